@@ -1,0 +1,120 @@
+"""What one operation promises, and one way to compute it: the two objects everything else is about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    import torch
+    from hypothesis.strategies import SearchStrategy
+
+    from harness.known import Known
+    from harness.poison import Poison
+    from harness.tolerance import Tolerance
+
+CaseT = TypeVar("CaseT")
+Inputs = dict[str, Any]
+Outputs = Mapping[str, "torch.Tensor"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relation(Generic[CaseT]):
+    """A metamorphic check: transformed inputs must give outputs related to the first ones, bit for bit.
+
+    ``transform(case, inputs)`` returns new inputs and leaves the old ones alone, or returns None when
+    it says nothing about this case.  ``expect(case, outputs)`` maps the outputs of the first run to the
+    outputs that the transformed run must give; by default they are the same.
+    """
+
+    name: str
+    transform: Callable[[CaseT, Inputs], Inputs | None]
+    expect: Callable[[CaseT, Outputs], Outputs] = lambda case, outputs: outputs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rejection:
+    """Illegal keyword arguments, and the argument that the error must name.
+
+    ``repr`` is the reproduction.  ``inputs()`` builds the complete keyword arguments.
+    """
+
+    label: str
+    argument: str
+    inputs: Callable[[], Inputs] = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Contract(Generic[CaseT]):
+    """One operation: everything a suite needs, and nothing about how a suite runs.
+
+    ``cases()`` is a Hypothesis strategy of legal cases; a case is a small frozen dataclass whose
+    ``repr`` reproduces it.  ``inputs(case, device, poison)`` derives the launch keyword arguments from
+    it and writes ``poison`` into everything whose content may not matter.  ``oracle(**inputs)`` returns
+    ``{output: tensor}`` and runs in whatever floating dtype its floating inputs have, except that
+    quantised storage (8-bit floats, uint8) is decoded by the oracle itself.  ``magnitude(**inputs)``
+    returns, per output, the float64 sum of the absolute terms each element was accumulated from,
+    broadcastable to the output; outputs it leaves out use their own absolute value.  ``features(case)``
+    names what is special about a case: two failures of one check whose cases share a minimal feature
+    set are one fault.
+    """
+
+    name: str
+    cases: Callable[[], SearchStrategy[CaseT]]
+    inputs: Callable[[CaseT, torch.device, Poison], Inputs]
+    oracle: Callable[..., Outputs]
+    tolerance: Mapping[str, Tolerance]
+    magnitude: Callable[..., Outputs] | None = None
+    features: Callable[[CaseT], frozenset[str]] = lambda case: frozenset()
+    relations: tuple[Relation[CaseT], ...] = ()
+    rejects: Callable[[], tuple[Rejection, ...]] = tuple
+    deterministic: bool = True
+    pinned: tuple[CaseT, ...] = ()
+    workloads: tuple[CaseT, ...] = ()
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the declared outputs, in the order a tuple-returning implementation uses."""
+        return tuple(self.tolerance)
+
+    def __repr__(self) -> str:
+        return f"<contract {self.name}>"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Requires:
+    """Hardware an implementation needs when it runs on a device, as marker names (``("sm90", "sm120")``).
+
+    Empty means any target.  The virtual GPU ignores it.
+    """
+
+    targets: tuple[str, ...] = ()
+    gpus: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Implementation:
+    """One way to compute a contract: ``launch(**inputs)``.
+
+    ``launch`` may return a mapping by output name, a tuple in the contract's output order, or, for a
+    contract with one output, a tensor.
+    """
+
+    contract: str
+    name: str
+    launch: Callable[..., Any]
+    requires: Requires = Requires()
+    known: tuple[Known, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.contract}-{self.name}"
+
+    def __repr__(self) -> str:
+        return f"<implementation {self}>"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self))
