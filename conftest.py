@@ -1,0 +1,3 @@
+"""Load the plugin from the source tree; an installed copy registers under the same name, so it loads once."""
+
+pytest_plugins = ["harness.plugin"]
