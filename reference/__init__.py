@@ -1,0 +1,1 @@
+"""Oracles: one function per contract, written from the definition, plus a magnitude for its error budget."""
