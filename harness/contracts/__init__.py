@@ -1,0 +1,1 @@
+"""The contracts shipped with the harness, one module each; importing a module registers its contract."""

@@ -1,0 +1,43 @@
+"""Illegal arguments, each a legal set with a change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from harness.contract import Inputs, Rejection
+
+Change = Callable[[Any], Any]
+
+
+class Illegal:
+    """Makes rejections out of the arguments that ``legal()`` builds."""
+
+    def __init__(self, legal: Callable[[], Inputs]) -> None:
+        self._legal = legal
+
+    def __call__(self, label: str, argument: str, **changes: Change) -> Rejection:
+        """Return the rejection whose error must name ``argument``; each change maps a legal value to another."""
+
+        def build() -> Inputs:
+            legal = self._legal()
+            return legal | {name: change(legal[name]) for name, change in changes.items()}
+
+        return Rejection(label=label, argument=argument, inputs=build)
+
+
+def value(replacement: object) -> Change:
+    """Return the change that puts ``replacement`` in the place of any value."""
+    return lambda _: replacement
+
+
+def shorter(dim: int, count: int = 1) -> Change:
+    """Return the change that takes ``count`` elements off the end of ``dim``."""
+    return lambda tensor: tensor.narrow(dim, 0, tensor.shape[dim] - count).contiguous()
+
+
+def zeros(*shape: int) -> Change:
+    """Return the change to zeros of ``shape``, the dtype kept."""
+    return lambda tensor: torch.zeros(shape, dtype=tensor.dtype)
