@@ -1,0 +1,100 @@
+"""Merge attention outputs over disjoint parts of the keys by their log-sum-exp."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from harness import implements
+from kernels._validate import require_dtype, require_rank, require_same_device, require_shape
+
+#: Elements of one program's tile of the output.
+TILE_ELEMENTS = 2048
+MAX_BLOCK_D = 512
+
+
+@triton.jit
+def _merge_kernel(
+    outs_ptr, outs_part_stride, outs_row_stride, outs_dim_stride, lses_ptr, lses_part_stride, lses_row_stride,
+    out_ptr, lse_ptr, num_parts, num_rows, head_dim,
+    BLOCK_R: tl.constexpr, BLOCK_D: tl.constexpr,
+):  # fmt: skip
+    """One tile of rows and dimensions, all parts; grid ``(cdiv(num_rows, BLOCK_R), cdiv(head_dim, BLOCK_D))``."""
+    row = tl.program_id(0).to(tl.int64) * BLOCK_R + tl.arange(0, BLOCK_R)
+    dim = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)
+    in_rows = row < num_rows
+    in_tile = in_rows[:, None] & (dim < head_dim)[None, :]
+    lses_row = lses_ptr + row * lses_row_stride
+    outs_row = outs_ptr + (row * outs_row_stride)[:, None] + (dim.to(tl.int64) * outs_dim_stride)[None, :]
+
+    top = tl.full([BLOCK_R], float("-inf"), tl.float32)
+    part_lse_ptr = lses_row
+    for _ in range(num_parts):
+        top = tl.maximum(top, tl.load(part_lse_ptr, mask=in_rows, other=float("-inf")))
+        part_lse_ptr += lses_part_stride
+    # Subtracting an infinite maximum would turn rows without any part, and lse = +inf, into inf - inf.
+    top = tl.where(tl.abs(top) == float("inf"), 0.0, top)
+    total = tl.zeros([BLOCK_R], tl.float32)
+    part_lse_ptr = lses_row
+    for _ in range(num_parts):
+        total += tl.exp(tl.load(part_lse_ptr, mask=in_rows, other=float("-inf")) - top)
+        part_lse_ptr += lses_part_stride
+
+    acc = tl.zeros([BLOCK_R, BLOCK_D], tl.float32)
+    part_lse_ptr = lses_row
+    for _ in range(num_parts):
+        part_lse = tl.load(part_lse_ptr, mask=in_rows, other=float("-inf"))
+        # A part without keys is not even read: its output may hold NaN, and 0 * NaN is NaN.
+        used = in_tile & (part_lse != float("-inf"))[:, None]
+        part_out = tl.load(outs_row, mask=used, other=0.0).to(tl.float32)
+        share = tl.where(total == 0.0, 0.0, tl.exp(part_lse - top) / total)
+        acc += share[:, None] * part_out
+        part_lse_ptr += lses_part_stride
+        outs_row += outs_part_stride
+    tl.store(out_ptr + row[:, None] * head_dim + dim[None, :], acc.to(out_ptr.dtype.element_ty), mask=in_tile)
+    if tl.program_id(1) == 0:
+        tl.store(lse_ptr + row, top + tl.log(total), mask=in_rows)
+
+
+@implements("merge_attn_states", name="triton")
+def merge_attn_states(outs: torch.Tensor, lses: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Merge any number of partial attention states.
+
+    ``outs`` [N, num_rows, head_dim] bf16, fp16 or float32; ``lses`` [N, num_rows] float32, natural logarithm; any
+    strides. A part whose lse is -inf contributes nothing, whatever its output holds. Computed in float32.
+
+    Returns ``out`` [num_rows, head_dim] of the dtype of ``outs``, rounded once, and ``lse`` [num_rows] float32; a row
+    without any part is (0, -inf). An lse of NaN makes its row NaN; an lse of +inf gives out NaN and lse +inf.
+
+    Raises TypeError or ValueError naming the argument before any launch.
+    """
+    require_dtype("outs", outs, torch.bfloat16, torch.float16, torch.float32)
+    require_rank("outs", outs, 3, "[N, num_rows, head_dim]")
+    num_parts, num_rows, head_dim = outs.shape
+    if num_parts == 0:
+        raise ValueError(f"outs: wanted at least one part, got shape {list(outs.shape)}")
+    require_dtype("lses", lses, torch.float32)
+    require_shape("lses", lses, (num_parts, num_rows), "[N, num_rows]")
+    require_same_device({"outs": outs, "lses": lses})
+
+    out = torch.empty((num_rows, head_dim), dtype=outs.dtype, device=outs.device)
+    lse = torch.empty((num_rows,), dtype=torch.float32, device=outs.device)
+    block_d = min(triton.next_power_of_2(max(head_dim, 16)), MAX_BLOCK_D)
+    block_r = TILE_ELEMENTS // block_d
+    if num_rows > 0:
+        _merge_kernel[(triton.cdiv(num_rows, block_r), max(triton.cdiv(head_dim, block_d), 1))](
+            outs,
+            *outs.stride(),
+            lses,
+            *lses.stride(),
+            out,
+            lse,
+            num_parts,
+            num_rows,
+            head_dim,
+            BLOCK_R=block_r,
+            BLOCK_D=block_d,
+            num_warps=4,
+        )
+    return out, lse
