@@ -1,0 +1,158 @@
+"""Atomic operations: lane after lane in program order, vectorised over distinct addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.vgpu import memory, numerics
+from harness.vgpu.arithmetic import name_of
+from harness.vgpu.elements import INT1, Element, Pointer, Scalar, unsigned
+from harness.vgpu.execution import Execution
+from harness.vgpu.faults import HangDetected
+from harness.vgpu.storage import Region
+from harness.vgpu.values import Data, Value
+
+#: Combines what memory holds with one operand per lane, both as they lie in memory.
+Combine = Callable[[Data, Data], Data]
+
+
+_COMBINE: dict[str, Combine] = {
+    "ADD": np.add,
+    "MAX": np.maximum,
+    "MIN": np.minimum,
+    "UMAX": lambda old, new: np.maximum(unsigned(old), unsigned(new)).view(old.dtype),
+    "UMIN": lambda old, new: np.minimum(unsigned(old), unsigned(new)).view(old.dtype),
+    "AND": np.bitwise_and,
+    "OR": np.bitwise_or,
+    "XOR": np.bitwise_xor,
+    "XCHG": lambda old, new: new,
+}
+
+
+class Atomics:
+    """The ``create_*`` methods for atomics."""
+
+    execution: Execution
+
+    def create_atomic_rmw(self, operation: Any, pointer: Value, value: Value, mask: Value, *order: Any) -> Value:
+        """Combine memory with ``value`` in the lanes of ``mask``; return what was there before."""
+        element = _element(pointer)
+        name = name_of(operation)
+        combine = _float_add(self.execution, element) if name == "FADD" else _COMBINE[name]
+        operand = memory.to_bits(value, element)
+        return self._run(pointer, mask, element, (operand,), lambda old, given: combine(old, given[0]))
+
+    def create_atomic_cas(self, pointer: Value, expected: Value, value: Value, *order: Any) -> Value:
+        """Write ``value`` where memory holds ``expected``, bit for bit; return what was there before."""
+        element = _element(pointer)
+        operands = (memory.to_bits(expected, element), memory.to_bits(value, element))
+        return self._run(
+            pointer, None, element, operands, lambda old, given: np.where(_same(old, given[0]), given[1], old)
+        )
+
+    def create_atomic_load(self, pointer: Value, mask: Value | None, *order: Any) -> Value:
+        """Load."""
+        return memory.load(self.execution, pointer, mask, None)
+
+    def create_atomic_store(self, pointer: Value, value: Value, mask: Value | None, *order: Any) -> None:
+        """Store."""
+        memory.store(self.execution, pointer, value, mask)
+
+    def create_atomic_poll(self, pointer: Value, expected: Value, timeout: Any, *order: Any) -> Value:
+        """Wait until memory holds ``expected``; return whether it did before the timeout."""
+        found = memory.load(self.execution, pointer, None, None)
+        matched = found.data == expected.data
+        if not isinstance(timeout, Value) and not matched.all():
+            raise self.execution.fault(HangDetected, "atomic_poll waits for a value that no program that ran stored")
+        return Value(matched, INT1, pointer.shape)
+
+    def _run(
+        self,
+        pointer: Value,
+        mask: Value | None,
+        element: Element,
+        operands: tuple[Data, ...],
+        change: Callable[[Data, tuple[Data, ...]], Data],
+    ) -> Value:
+        execution = self.execution
+        execution.saw(pointer.shape)
+        shape = execution.lanes_of(pointer)
+        old = np.zeros(shape, element.stored)
+        for region, offsets, lanes in memory.parts(execution, pointer):
+            active = lanes if mask is None else mask.data if lanes is None else lanes & mask.data
+            on = np.ones(shape, np.bool_) if active is None else np.broadcast_to(active, shape)
+            if not on.any():
+                continue
+            checked = memory.check(
+                execution, region, np.where(on, offsets, _safe(region)), on, element.bytes, "atomic access"
+            )
+            index = np.broadcast_to(offsets // element.bytes, shape)[on]
+            given = tuple(np.broadcast_to(operand, shape)[on] for operand in operands)
+            old[on] = _in_turn(execution, checked, element, index, given, change)
+        return Value(memory.from_bits(old, element), element, pointer.shape)
+
+
+def _in_turn(
+    execution: Execution,
+    region: Region,
+    element: Element,
+    index: NDArray[np.int64],
+    given: tuple[Data, ...],
+    change: Callable[[Data, tuple[Data, ...]], Data],
+) -> Data:
+    """Apply ``change`` to each lane in order; lanes of distinct addresses go at once."""
+    flat = region.storage.typed(element.stored)
+    old = np.empty(index.shape, element.stored)
+    for turn in _turns(index):
+        here = index[turn]
+        old[turn] = flat[here]
+        memory.write(execution, region, here, change(old[turn], tuple(g[turn] for g in given)), element)
+    return old
+
+
+def _turns(index: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Return sets of lanes without a repeated address: first the first lane of each address, then the second, ..."""
+    order = np.argsort(index, kind="stable")
+    ordered = index[order]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    if starts.size == index.size:
+        return [order]
+    lengths = np.diff(np.r_[starts, index.size])
+    rank = np.arange(index.size) - np.repeat(starts, lengths)
+    by_rank = np.argsort(rank, kind="stable")
+    bounds = np.cumsum(np.bincount(rank))[:-1]
+    return list(np.split(order[by_rank], bounds))
+
+
+def _float_add(execution: Execution, element: Element) -> Combine:
+    if not element.narrow:
+        return np.add
+    assert isinstance(element, Scalar)
+    name = element.name
+
+    def add(old: Data, new: Data) -> Data:
+        total = numerics.decode(old, name) + numerics.decode(new, name)
+        return numerics.pack(numerics.round_to(total, name, execution.profile), name)
+
+    return add
+
+
+def _same(a: Data, b: Data) -> Data:
+    """Compare bits, so that NaN equals itself and zeros of different sign do not."""
+    if a.dtype.kind == "f":
+        bits = np.dtype(f"u{a.dtype.itemsize}")
+        return np.equal(a.view(bits), np.ascontiguousarray(b).view(bits))
+    return np.equal(a, b)
+
+
+def _safe(region: Region | None) -> int:
+    return 0 if region is None else region.view.start
+
+
+def _element(pointer: Value) -> Element:
+    assert isinstance(pointer.type, Pointer), "only pointers can be dereferenced"
+    return pointer.type.element

@@ -1,0 +1,130 @@
+"""The builder that Triton's semantic layer drives: every ``create_*`` computes at once, for all programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from harness.vgpu import memory
+from harness.vgpu.arithmetic import Arithmetic
+from harness.vgpu.casts import Casts
+from harness.vgpu.descriptors import Descriptors
+from harness.vgpu.elements import INT32, Element, Pointer
+from harness.vgpu.execution import Execution
+from harness.vgpu.extern import Extern
+from harness.vgpu.products import Products
+from harness.vgpu.profiles import Profile
+from harness.vgpu.shapes import Shapes
+from harness.vgpu.values import LEAD, Mixed, Value, combine, scalar
+
+
+@dataclass(frozen=True)
+class Options:
+    """Compilation options that the semantic layer asks for."""
+
+    profile: Profile
+    debug: bool = True
+    sanitize_overflow: bool = False
+    supported_fp8_dtypes: tuple[str, ...] = ("fp8e5", "fp8e5b16", "fp8e4nv", "fp8e4b8", "fp8e4b15")
+    deprecated_fp8_dot_operand_dtypes: tuple[str, ...] = ()
+    allowed_dot_input_precisions: tuple[str, ...] = ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6")
+    max_num_imprecise_acc_default: int = 0
+    backend_name: str = "vgpu"
+    num_warps: int = 4
+    num_ctas: int = 1
+    num_stages: int = 2
+    extern_libs: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def arch(self) -> str:
+        """The target's name."""
+        return self.profile.name
+
+    @property
+    def default_dot_input_precision(self) -> str:
+        """What ``tl.dot`` does with float32 operands unless told otherwise."""
+        return "tf32" if self.profile.vendor == "cuda" else "ieee"
+
+
+class Builder(Arithmetic, Casts, Shapes, Products, Descriptors, Extern):
+    """Implements the operations of Triton's language on ``Value``; ``execution`` is the launch being run."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.options = Options(profile)
+        self.codegen_fns: dict[str, Callable[..., Any]] = {"min_dot_size": lambda left, right: (1, 1, 1)}
+        self.module_map: dict[str, Any] = {}
+        self.execution: Execution
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """Turn an operation that is not here into a fault that names it."""
+        if not name.startswith(("create_", "get_")):
+            raise AttributeError(name)
+
+        def unsupported(*args: Any, **kwargs: Any) -> Any:
+            raise self.execution.unsupported(name.removeprefix("create_"))
+
+        return unsupported
+
+    def create_get_program_id(self, axis: int) -> Value:
+        """Return the program's number along ``axis``: 0 is x."""
+        programs = self.execution.programs
+        return Value((programs.x, programs.y, programs.z)[axis], INT32)
+
+    def create_get_num_programs(self, axis: int) -> Value:
+        """Return the size of the grid along ``axis``."""
+        return scalar(self.execution.grid[axis], INT32)
+
+    def create_load(self, pointer: Value, *policy: Any) -> Value:
+        """Load every lane."""
+        return memory.load(self.execution, pointer, None, None)
+
+    def create_masked_load(self, pointer: Value, mask: Value, other: Value | None, *policy: Any) -> Value:
+        """Load the lanes of ``mask``; the others are ``other``, or zero."""
+        return memory.load(self.execution, pointer, mask, other)
+
+    def create_store(self, pointer: Value, value: Value, *policy: Any) -> None:
+        """Store every lane."""
+        memory.store(self.execution, pointer, value, None)
+
+    def create_masked_store(self, pointer: Value, value: Value, mask: Value, *policy: Any) -> None:
+        """Store the lanes of ``mask``."""
+        memory.store(self.execution, pointer, value, mask)
+
+    def create_addptr(self, pointer: Value, offset: Value) -> Value:
+        """Move pointers by signed numbers of elements, in 64 bits."""
+        assert isinstance(pointer.type, Pointer)
+        step = offset.data.astype(np.int64)
+        size = pointer.type.element.bytes
+        data = pointer.data + (step if size == 1 else step * size)
+        shape = pointer.shape if len(pointer.shape) >= len(offset.shape) else offset.shape
+        if isinstance(pointer.base, Mixed):
+            return combine((pointer,), lambda arrays: np.broadcast_to(arrays[0], data.shape), shape).with_data(data)
+        return Value(data, pointer.type, shape, pointer.base)
+
+    def create_barrier(self) -> None:
+        """Do nothing: the lanes of a program run in step."""
+
+    def create_grid_dependency_wait(self) -> None:
+        """Do nothing: launches run one after the other."""
+
+    def create_grid_dependency_launch_dependents(self) -> None:
+        """Do nothing: launches run one after the other."""
+
+    def get_cache_policy(self, *policy: Any) -> None:
+        """Return nothing: caches are not modelled."""
+
+    def create_print(self, *args: Any) -> None:
+        """Print nothing: what a kernel prints is no result."""
+
+    def create_poison(self, type: Element) -> Value:
+        """Return a value that must not be used."""
+        return scalar(0, type)
+
+    def set_loc(self, location: Any) -> None:
+        """Accept a source position; the interpreter's stack knows better."""
+
+    def get_loc(self) -> None:
+        """Return no source position."""

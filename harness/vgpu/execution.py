@@ -1,0 +1,203 @@
+"""State of one kernel launch: which programs run, what they changed, where they are in the source."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.vgpu.faults import NOWHERE, KernelFault, Location, UnsupportedOperation
+from harness.vgpu.profiles import Profile
+from harness.vgpu.programs import Divergence, Grid, Programs
+from harness.vgpu.storage import Region
+from harness.vgpu.values import LEAD, Value
+
+#: The name under which a rewritten kernel refers to its interpreter; it marks the kernel's stack frames.
+MARKER = "__vgpu"
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A load of bytes that nobody wrote; the first program and element seen at this line."""
+
+    kernel: str
+    file: str
+    line: int
+    argument: str
+    program: tuple[int, int, int]
+    index: tuple[int, ...]
+    extent: tuple[int, ...]
+
+    def __str__(self) -> str:
+        file = self.file.rsplit("/", 1)[-1]
+        return (
+            f"unwritten bytes read in {self.kernel} ({file}:{self.line}): argument {self.argument}, "
+            f"program {self.program}: element {self.index} of shape {self.extent}"
+        )
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a loop counts as a hang: iterations without a change of memory, seconds in one loop."""
+
+    spins: int = 20_000
+    seconds: float = 60.0
+
+
+class Execution:
+    """One launch.  The builder reads ``programs`` and ``profile`` and reports faults; memory keeps the journal here."""
+
+    def __init__(
+        self,
+        kernel: str,
+        grid: Grid,
+        profile: Profile,
+        *,
+        limits: Limits,
+        library: str,
+        unwritten_reads: Literal["record", "fault"],
+        resolve: Callable[[int], Region | None],
+    ) -> None:
+        self.kernel = kernel
+        self.grid = grid
+        self.profile = profile
+        self.limits = limits
+        self.unwritten_reads = unwritten_reads
+        self.resolve = resolve
+        self.programs: Programs = Programs.box(*(np.zeros(1, np.int32) for _ in range(3)))
+        self.untrusted: set[str] = set()
+        self.suspects: dict[tuple[str, str, int, str], Suspect] = {}
+        #: Largest number of elements of any block seen, for the choice of how many programs run at once.
+        self.largest_block = 1
+        #: Whether changes of memory are remembered for ``roll_back``.
+        self.journaling = False
+        #: Counts operations that changed memory; a spinning loop is one that does not move it.
+        self.changes = 0
+        self._journal: list[tuple[NDArray[Any], NDArray[np.int64], NDArray[Any]]] = []
+        self._pending: list[Suspect] = []
+        self._library = library
+
+    # -- changes of memory
+
+    def write(self, flat: NDArray[Any], index: NDArray[np.int64], values: Any) -> None:
+        """Set ``flat[index]``; of repeated indices the last one wins."""
+        old = flat[index]
+        if self.journaling:
+            self._journal.append((flat, index, old))
+        flat[index] = values
+        if not np.array_equal(old, flat[index]):
+            self.changes += 1
+
+    def mark(self, flat: NDArray[Any], index: NDArray[np.int64], value: int) -> None:
+        """Set the written flags at ``index``."""
+        if self.journaling:
+            self._journal.append((flat, index, flat[index]))
+        flat[index] = value
+
+    def commit(self) -> None:
+        """Keep every change since the last commit, and the suspicious reads."""
+        self._journal.clear()
+        for suspect in self._pending:
+            self.suspects.setdefault((suspect.kernel, suspect.file, suspect.line, suspect.argument), suspect)
+        self._pending.clear()
+
+    def roll_back(self) -> None:
+        """Undo every change since the last commit."""
+        for flat, index, old in reversed(self._journal):
+            # of repeated indices the old values are all the same
+            flat[index] = old
+        self._journal.clear()
+        self._pending.clear()
+
+    # -- where we are
+
+    def location(self) -> Location:
+        """Return the innermost line of user source that is being run."""
+        return locate(sys._getframe(1), self._library)
+
+    def fault(self, kind: type[KernelFault], what: str, **facts: Any) -> KernelFault:
+        """Return a fault of ``kind`` at the current line."""
+        return kind(what, location=self.location(), kernel=self.kernel, **facts)
+
+    def unsupported(self, operation: str, detail: str = "") -> UnsupportedOperation:
+        """Return the error for an operation that is not modelled, and remember that it was used."""
+        self.untrusted.add(operation)
+        return UnsupportedOperation(operation, location=self.location(), kernel=self.kernel, detail=detail)
+
+    def at_lanes(
+        self,
+        kind: type[KernelFault],
+        what: str,
+        bad: NDArray[np.bool_],
+        offsets: NDArray[np.int64],
+        region: Region | None,
+        detail: str = "",
+    ) -> KernelFault:
+        """Return a fault about the first of the ``bad`` lanes, counting those of the same program."""
+        where = np.unravel_index(int(np.argmax(bad)), bad.shape)
+        first = tuple(int(i) for i in where)
+        offset = int(np.broadcast_to(offsets, bad.shape)[first])
+        program = self.programs.at(first[:LEAD])
+        return self.fault(
+            kind,
+            what,
+            argument=None if region is None else region.name,
+            program=program,
+            index=None if region is None else region.view.index(offset),
+            extent=None if region is None else region.view.shape,
+            lanes=int(bad[first[:LEAD]].sum()),
+            detail=detail,
+        )
+
+    def suspect(self, bad: NDArray[np.bool_], offsets: NDArray[np.int64], region: Region) -> None:
+        """Record a load of unwritten bytes; it counts once the pass that made it is committed."""
+        first = tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
+        at = self.location()
+        offset = int(np.broadcast_to(offsets, bad.shape)[first])
+        program = self.programs.at(first[:LEAD])
+        index, extent = region.view.index(offset), region.view.shape
+        self._pending.append(Suspect(self.kernel, at.file, at.line, region.name, program, index, extent))
+
+    # -- agreement between programs
+
+    def uniform(self, value: Value) -> Any:
+        """Return the one Python value that ``value``, a scalar, has in all programs; else raise Divergence."""
+        data = value.data
+        if data.size != 1:
+            first = data.reshape(-1)[0]
+            if not (data == first).all():
+                raise Divergence(data.reshape(data.shape[:LEAD]))
+            return first.item()
+        return data.item()
+
+    def lanes_of(self, value: Value) -> tuple[int, ...]:
+        """Return the full shape of ``value`` over all programs."""
+        return self.programs.lead + value.shape
+
+    def saw(self, shape: tuple[int, ...]) -> None:
+        """Note the size of a block."""
+        size = 1
+        for n in shape:
+            size *= n
+        if size > self.largest_block:
+            self.largest_block = size
+
+
+def locate(frame: FrameType | None, library: str) -> Location:
+    """Return the innermost rewritten line at or above ``frame`` whose file is not under ``library``."""
+    fallback: Location | None = None
+    while frame is not None:
+        code = frame.f_code
+        if MARKER in code.co_freevars and code.co_name != "<lambda>":
+            here = Location(code.co_name, code.co_filename, frame.f_lineno)
+            if not code.co_filename.startswith(library):
+                return here
+            fallback = fallback or here
+        frame = frame.f_back
+    return fallback or NOWHERE
+

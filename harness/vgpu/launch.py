@@ -1,0 +1,208 @@
+"""One kernel launch: arguments to values, programs in batches, and what happens when they diverge or hang."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+import torch
+
+from harness.vgpu.elements import SCALARS, Pointer
+from harness.vgpu.execution import Execution, locate
+from harness.vgpu.faults import HangDetected, KernelFault
+from harness.vgpu.interpreter import Interpreter
+from harness.vgpu.programs import Divergence, Grid, Programs, boxes
+from harness.vgpu.shadow import Shadow
+from harness.vgpu.storage import Region, view_of
+from harness.vgpu.triton_adapter import LAUNCH_OPTIONS
+from harness.vgpu.values import LEAD, Value
+
+#: Programs of a first batch, which shows how large the kernel's blocks are.
+_FIRST_BATCH = 32
+#: Elements that one operation of a batch may have: 32 MiB of float64.
+_LANES = 1 << 22
+
+
+class Arguments:
+    """Turns the arguments of a launch into values of the language."""
+
+    def __init__(self, interpreter: Interpreter, shadow: Shadow) -> None:
+        self._interpreter = interpreter
+        self._adapter = interpreter.adapter
+        self._shadow = shadow
+
+    def bind(self, fn: Any, function: FunctionType, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return every parameter's argument, defaults filled in; raises TypeError or KeyError as Triton does."""
+        signature = inspect.signature(function)
+        own = {name: value for name, value in kwargs.items() if name in signature.parameters}
+        for name in kwargs:
+            if name not in own and name not in LAUNCH_OPTIONS:
+                raise KeyError(f"Keyword argument {name} was specified but unrecognised")
+        try:
+            bound = signature.bind(*args, **own)
+        except TypeError as error:
+            raise TypeError(f"{function.__name__}(): {error}") from None
+        bound.apply_defaults()
+        return dict(bound.arguments)
+
+    def values(self, fn: Any, function: FunctionType, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the kernel's parameters as tensors and compile-time constants."""
+        converted = {}
+        parameters = inspect.signature(function).parameters
+        for number, (name, argument) in enumerate(arguments.items()):
+            wanted = self._adapter.annotated_type(parameters[name].annotation)
+            if wanted == "constexpr":
+                converted[name] = self._interpreter.constant(self._adapter.unwrap(argument))
+            else:
+                fixed = wanted is None and self._adapter.specialises(fn, number, name)
+                converted[name] = self._convert(name, argument, wanted, fixed)
+        return converted
+
+    def _convert(self, name: str, argument: Any, wanted: Any, fixed: bool) -> Any:
+        adapter, interpreter = self._adapter, self._interpreter
+        if isinstance(argument, adapter.constexpr):
+            return argument
+        if isinstance(argument, np.generic):
+            argument = argument.item()
+        if argument is None or isinstance(argument, (str, adapter.dtype, adapter.callable)):
+            return interpreter.constant(argument)
+        if isinstance(argument, adapter.wrapper):
+            element = argument.dtype if isinstance(argument.dtype, adapter.dtype) else None
+            return self._pointer(name, argument.base, element or adapter.pointer_dtype(argument.dtype))
+        if isinstance(argument, torch.Tensor):
+            element = wanted.element_ty if wanted is not None and wanted.is_ptr() else None
+            return self._pointer(name, argument, element or adapter.pointer_dtype(argument.dtype))
+        if isinstance(argument, (bool, int, float)):
+            return self._number(name, argument, wanted, fixed)
+        if isinstance(argument, adapter.descriptor):
+            return self._descriptor(name, argument)
+        if isinstance(argument, (tuple, list)):
+            members = [self._convert(f"{name}[{i}]", member, None, fixed) for i, member in enumerate(argument)]
+            fields = getattr(argument, "_fields", None)
+            return interpreter.constant(type(argument)(*members) if fields else tuple(members))
+        if adapter.jit_function(argument) is not None:
+            return interpreter.constant(argument)
+        raise TypeError(f"argument {name}: a kernel cannot take {type(argument).__name__}")
+
+    def _number(self, name: str, argument: bool | float, wanted: Any, fixed: bool) -> Any:
+        adapter = self._adapter
+        if isinstance(argument, bool):
+            chosen = "int1"
+        elif isinstance(argument, float):
+            chosen = "fp32"
+        else:
+            if argument == 1 and fixed:
+                return self._interpreter.constant(1)
+            for chosen, low, high in (("int32", -(2**31), 2**31), ("int64", -(2**63), 2**63), ("uint64", 0, 2**64)):
+                if low <= argument < high:
+                    break
+            else:
+                raise OverflowError(f"argument {name}: {argument} does not fit into 64 bits")
+        kind = wanted if wanted is not None and not wanted.is_ptr() else adapter.dtypes[chosen]
+        return self._interpreter.semantic.scalar_constant(argument, kind)
+
+    def _pointer(self, name: str, tensor: torch.Tensor, element: Any) -> Any:
+        if tensor.device.type != "cpu":
+            raise ValueError(f"argument {name}: the virtual GPU takes CPU tensors, got one on {tensor.device}")
+        region = Region(name, self._shadow.storage(tensor), view_of(tensor))
+        kind = self._adapter.tl.pointer_type(element)
+        data = np.full((1,) * LEAD, region.view.start, np.int64)
+        return self._adapter.tensor(Value(data, Pointer(SCALARS[element.name]), (), region), kind)
+
+    def _descriptor(self, name: str, descriptor: Any) -> Any:
+        base = self._pointer(name, descriptor.base, self._adapter.pointer_dtype(descriptor.base.dtype))
+        made = self._interpreter.semantic.make_tensor_descriptor(
+            base,
+            [int(n) for n in descriptor.shape],
+            [int(n) for n in descriptor.strides],
+            [self._interpreter.constant(int(n)) for n in descriptor.block_shape],
+            descriptor.padding,
+        )
+        if getattr(descriptor, "round_f32_to_tf32", False):
+            made.handle = replace(made.handle, round_f32_to_tf32=True)
+        return made
+
+
+def grid_of(grid: Any, arguments: Mapping[str, Any], options: Mapping[str, Any]) -> Grid:
+    """Return the launch grid as three numbers; raises ValueError if the hardware would refuse it."""
+    sizes = grid({**options, **arguments}) if callable(grid) else grid
+    numbers = [int(n) for n in (sizes if isinstance(sizes, (tuple, list, torch.Size)) else (sizes,))]
+    if not 1 <= len(numbers) <= 3:
+        raise ValueError(f"grid {tuple(numbers)}: one to three sizes are needed")
+    numbers += [1] * (3 - len(numbers))
+    # CUDA C++ Programming Guide, table "Technical Specifications per Compute Capability"
+    limits = (2**31 - 1, 65535, 65535)
+    if any(not 0 <= n <= most for n, most in zip(numbers, limits, strict=True)):
+        raise ValueError(f"grid {tuple(numbers)} is beyond the hardware's limits {limits}")
+    return numbers[0], numbers[1], numbers[2]
+
+
+class Runner:
+    """Runs all programs of a grid."""
+
+    def __init__(self, execution: Execution, body: Callable[[], Any], *, batch: bool) -> None:
+        self._execution = execution
+        self._body = body
+        self._batch = batch
+
+    def run(self, grid: Grid, block: int) -> None:
+        """Run ``grid``; ``block`` is the largest block that this kernel is known to use, 0 if it is not known."""
+        execution = self._execution
+        total = grid[0] * grid[1] * grid[2]
+        start = 0
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            while start < total:
+                if not self._batch:
+                    size = 1
+                elif block:
+                    size = max(1, _LANES // block)
+                else:
+                    size = _FIRST_BATCH
+                for programs, start in boxes(grid, start, size):  # noqa: B007, B020
+                    self._box(programs)
+                    if self._batch and execution.largest_block > block:
+                        block = execution.largest_block
+                        break
+
+    def _box(self, programs: Programs) -> None:
+        execution = self._execution
+        execution.journaling = programs.count > 1
+        try:
+            self._pass(programs)
+        except HangDetected:
+            if programs.count == 1:
+                raise
+            # a lock or a chain of programs: what waits in step may pass in turn
+            execution.roll_back()
+            for single in programs.singles():
+                execution.journaling = False
+                self._pass(single)
+
+    def _pass(self, programs: Programs) -> None:
+        execution = self._execution
+        execution.programs = programs
+        try:
+            self._body()
+        except Divergence as divergence:
+            execution.roll_back()
+            for group in programs.split(divergence.wanted):
+                self._box(group)
+            return
+        execution.commit()
+
+
+def add_place(error: Exception, execution: Execution, library: str) -> None:
+    """Add to an exception that is no fault where in the kernel it arose."""
+    if isinstance(error, KernelFault) or error.__traceback__ is None:
+        return
+    trace = error.__traceback__
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    error.add_note(f"in {locate(trace.tb_frame, library)}, kernel {execution.kernel}")
+

@@ -1,0 +1,220 @@
+"""Loads and stores: bounds, alignment, protection and initialisation of every access, by argument."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.vgpu import numerics
+from harness.vgpu.execution import Execution
+from harness.vgpu.faults import Misaligned, OutOfBounds, UnwrittenRead, WriteToInput
+from harness.vgpu.storage import Region, Written
+from harness.vgpu.elements import Element, Pointer, Scalar
+from harness.vgpu.values import LEAD, Data, Mixed, Value
+
+Lanes = NDArray[np.bool_]
+Offsets = NDArray[np.int64]
+
+_SHIFT = {1: 0, 2: 1, 4: 2, 8: 3}
+
+
+def addresses(value: Value) -> Offsets:
+    """Return the absolute addresses that a block of pointers holds."""
+    base = value.base
+    if base is None:
+        return value.data
+    if isinstance(base, Region):
+        return value.data + np.int64(base.storage.address)
+    starts = np.asarray([0 if r is None else r.storage.address for r in base.regions], np.int64)
+    return value.data + starts[base.selector]
+
+
+def parts(execution: Execution, pointer: Value) -> list[tuple[Region | None, Offsets, Lanes | None]]:
+    """Split a block of pointers by region: (region or None if there is none, offsets, which lanes or None for all)."""
+    base = pointer.base
+    if isinstance(base, Region):
+        return [(base, pointer.data, None)]
+    if isinstance(base, Mixed):
+        found: list[tuple[Region | None, Offsets, Lanes | None]] = []
+        for number, region in enumerate(base.regions):
+            lanes = base.selector == number
+            if not lanes.any():
+                continue
+            if region is None:
+                for inner, offsets, these in _by_address(execution, pointer.data, lanes):
+                    found.append((inner, offsets, these))
+            else:
+                found.append((region, pointer.data, lanes))
+        return found
+    return _by_address(execution, pointer.data, None)
+
+
+def _by_address(
+    execution: Execution, data: Offsets, lanes: Lanes | None
+) -> list[tuple[Region | None, Offsets, Lanes | None]]:
+    distinct, inverse = np.unique(data >> 6, return_inverse=True)
+    inverse = inverse.reshape(data.shape)
+    by_region: dict[int, tuple[Region | None, list[int]]] = {}
+    for number, line in enumerate(distinct):
+        region = execution.resolve(int(line) << 6) or execution.resolve((int(line) << 6) + 63)
+        by_region.setdefault(id(region), (region, []))[1].append(number)
+    found: list[tuple[Region | None, Offsets, Lanes | None]] = []
+    for region, numbers in by_region.values():
+        these = np.isin(inverse, numbers)
+        if lanes is not None:
+            these = these & lanes
+        found.append((region, data - (0 if region is None else region.storage.address), these))
+    return found
+
+
+def load(execution: Execution, pointer: Value, mask: Value | None, other: Value | None) -> Value:
+    """Return what ``pointer`` points at; lanes that ``mask`` turns off get ``other``, or zero."""
+    element = _element(pointer)
+    execution.saw(pointer.shape)
+    pieces = parts(execution, pointer)
+    if len(pieces) == 1 and pieces[0][2] is None:
+        region, offsets, _ = pieces[0]
+        bits = _read(execution, region, offsets, None if mask is None else mask.data, element)
+    else:
+        shape = np.broadcast_shapes(pointer.data.shape, () if mask is None else mask.data.shape)
+        bits = np.zeros(shape, element.stored)
+        for region, offsets, lanes in pieces:
+            assert lanes is not None
+            active = lanes if mask is None else lanes & mask.data
+            bits = np.where(active, _read(execution, region, offsets, active, element), bits)
+    data = from_bits(bits, element)
+    if mask is not None and other is not None:
+        data = np.where(mask.data, data, addresses(other) if isinstance(element, Pointer) else other.data)
+    return Value(data, element, pointer.shape)
+
+
+def store(execution: Execution, pointer: Value, value: Value, mask: Value | None) -> None:
+    """Write ``value`` where ``pointer`` points, in the lanes that ``mask`` leaves on."""
+    element = _element(pointer)
+    execution.saw(pointer.shape)
+    bits = to_bits(value, element)
+    for region, offsets, lanes in parts(execution, pointer):
+        active = lanes if mask is None else mask.data if lanes is None else lanes & mask.data
+        if active is not None:
+            if active.all():
+                active = None
+            elif not active.any():
+                continue
+        checked = check(execution, region, offsets, active, element.bytes, "store")
+        shape = np.broadcast_shapes(offsets.shape, bits.shape, () if active is None else active.shape)
+        index = np.broadcast_to(offsets >> _SHIFT[element.bytes], shape)
+        values = np.broadcast_to(bits, shape)
+        if active is None:
+            write(execution, checked, index.reshape(-1), values.reshape(-1), element)
+        else:
+            on = np.broadcast_to(active, shape)
+            write(execution, checked, index[on], values[on], element)
+
+
+def write(execution: Execution, region: Region, index: Offsets, bits: Data, element: Element) -> None:
+    """Write checked elements and mark them as written."""
+    storage = region.storage
+    execution.write(storage.typed(element.stored), index, bits)
+    if storage.written is not None:
+        size = element.bytes
+        execution.mark(storage.written.typed(size), index, Written.mark(size))
+
+
+def check(
+    execution: Execution, region: Region | None, offsets: Offsets, active: Lanes | None, size: int, access: str
+) -> Region:
+    """Return ``region`` if the access is legal; raise OutOfBounds, Misaligned or WriteToInput if it is not."""
+    if region is None:
+        bad = np.ones(offsets.shape, np.bool_) if active is None else active
+        first = int(np.broadcast_to(offsets, bad.shape)[np.unravel_index(int(np.argmax(bad)), bad.shape)])
+        detail = f"address {first:#x} belongs to no tensor"
+        raise execution.at_lanes(OutOfBounds, f"out of bounds {access}", bad, offsets, None, detail)
+    outside = region.view.outside(offsets, size)
+    if outside is not None:
+        bad = outside if active is None else outside & active
+        if bad.any():
+            raise execution.at_lanes(OutOfBounds, f"out of bounds {access}", _lanes(bad), offsets, region)
+    if size > 1 and int(np.bitwise_or.reduce(offsets, axis=None)) & (size - 1):
+        bad = (offsets & (size - 1)) != 0
+        if active is not None:
+            bad = bad & active
+        if bad.any():
+            detail = f"an access of {size} bytes"
+            raise execution.at_lanes(Misaligned, f"misaligned {access}", _lanes(bad), offsets, region, detail)
+    if access != "load":
+        _check_protection(execution, region, offsets, active, size, access)
+    return region
+
+
+def _check_protection(
+    execution: Execution, region: Region, offsets: Offsets, active: Lanes | None, size: int, access: str
+) -> None:
+    for name, view in region.storage.protected:
+        touched = view.contains_any(offsets, size)
+        if touched is None:
+            continue
+        bad = touched if active is None else touched & active
+        if bad.any():
+            detail = "" if name == region.name else f"it is part of the input {name}"
+            what = f"{access} to the input {name}"
+            raise execution.at_lanes(WriteToInput, what, _lanes(bad), offsets, region, detail)
+
+
+def _read(
+    execution: Execution, region: Region | None, offsets: Offsets, active: Lanes | None, element: Element
+) -> Data:
+    if active is not None:
+        if active.all():
+            active = None
+        elif not active.any():
+            return np.zeros((1,) * offsets.ndim, element.stored)
+    size = element.bytes
+    if active is not None:
+        offsets = np.where(active, offsets, 0 if region is None else region.view.start)
+    region = check(execution, region, offsets, active, size, "load")
+    flat = region.storage.typed(element.stored)
+    if flat.size == 0:
+        return np.zeros(offsets.shape, element.stored)
+    index = offsets >> _SHIFT[size] if size > 1 else offsets
+    # "clip" concerns only lanes that are off: the others are inside
+    bits: Data = flat.take(index, mode="clip")
+    written = region.storage.written
+    if written is not None:
+        bad = written.typed(size).take(index, mode="clip") != Written.mark(size)
+        if active is not None:
+            bad &= active
+        if bad.any():
+            if execution.unwritten_reads == "fault":
+                raise execution.at_lanes(UnwrittenRead, "unwritten bytes read", _lanes(bad), offsets, region)
+            execution.suspect(bad, offsets, region)
+    return bits
+
+
+def _lanes(bad: Lanes) -> Lanes:
+    return bad if bad.ndim >= LEAD else bad.reshape((1,) * (LEAD - bad.ndim) + bad.shape)
+
+
+def _element(pointer: Value) -> Element:
+    assert isinstance(pointer.type, Pointer), "only pointers can be dereferenced"
+    return pointer.type.element
+
+
+def from_bits(bits: Data, element: Element) -> Data:
+    """Return elements as they lie in memory, as held values."""
+    if isinstance(element, Scalar):
+        if element.narrow:
+            return numerics.decode(bits, element.name)
+        if element.bits == 1:
+            return bits != 0
+    return bits
+
+
+def to_bits(value: Value, element: Element) -> Data:
+    """Return held values as the elements that go to memory."""
+    if isinstance(element, Pointer):
+        return addresses(value)
+    if element.narrow:
+        return numerics.pack(value.data, element.name)
+    return value.data.astype(element.stored, copy=False)

@@ -1,0 +1,179 @@
+"""``VirtualGPU``: a context in which every Triton launch runs on the CPU, checked."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Literal
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves
+
+from harness.vgpu.builder import Builder
+from harness.vgpu.execution import Execution, Limits, Suspect
+from harness.vgpu.interpreter import Interpreter
+from harness.vgpu.launch import Arguments, Runner, add_place, grid_of
+from harness.vgpu.profiles import profile as profile_named
+from harness.vgpu.shadow import Pattern, Shadow, Unwritten, Watch
+from harness.vgpu.triton_adapter import adapter
+
+#: Largest block seen, by kernel and the constants it was launched with: how many programs to run at once.
+_BLOCKS: dict[tuple[Any, ...], int] = {}
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch: its name, grid, which of how many autotune configurations, programs, and wall time."""
+
+    kernel: str
+    grid: tuple[int, int, int]
+    config: int
+    configs: int
+    programs: int
+    seconds: float
+
+
+class VirtualGPU:
+    """Context manager that runs Triton kernels on CPU tensors, with every access checked.
+
+    ``profile``: name of the target whose numeric rules apply.  ``config``: which pruned configuration of an
+    autotuned kernel runs, modulo their number.  ``protect``: tensors, by name, that no kernel may write.
+    ``fill``: what memory from ``torch.empty`` holds; None leaves it as it is.  ``unwritten_reads``: ``"record"``
+    keeps loads of unwritten bytes in ``suspects``, ``"fault"`` raises UnwrittenRead.  ``batch=False`` runs one
+    program at a time.  ``limits``: when a loop counts as a hang.
+
+    Raises RuntimeError on entry if Triton is not of a supported version or another virtual GPU is active in this
+    thread.  A fault is raised out of the launch as a KernelFault.
+    """
+
+    def __init__(
+        self,
+        *,
+        profile: str = "sm_120",
+        config: int = 0,
+        protect: Mapping[str, Any] | None = None,
+        fill: Pattern | None = None,
+        unwritten_reads: Literal["record", "fault"] = "record",
+        batch: bool = True,
+        limits: Limits | None = None,
+    ) -> None:
+        if unwritten_reads not in ("record", "fault"):
+            raise ValueError(f"unwritten_reads={unwritten_reads!r}: 'record' or 'fault' is needed")
+        self.launches: list[Launch] = []
+        self.configs = 1
+        self.suspects: list[Suspect] = []
+        self.untrusted: set[str] = set()
+        self._profile = profile_named(profile)
+        self._config = config
+        self._protect = dict(protect or {})
+        self._unwritten_reads = unwritten_reads
+        self._batch = batch
+        self._limits = limits or Limits()
+        self._shadow = Shadow(fill)
+        self._stack = contextlib.ExitStack()
+        self._chosen = (0, 1)
+        self._tuned: set[int] = set()
+        self._seen: set[tuple[str, str, int, str]] = set()
+
+    def __enter__(self) -> VirtualGPU:
+        """Install the interception of launches and the watch over torch's allocations."""
+        self._adapter = adapter()
+        self._builder = Builder(self._profile)
+        self._interpreter = Interpreter(self._adapter, self._builder)
+        self._arguments = Arguments(self._interpreter, self._shadow)
+        for name, value in self._protect.items():
+            for leaf in tree_leaves(value):
+                if isinstance(leaf, torch.Tensor) and leaf.device.type == "cpu":
+                    self._shadow.protect(name, leaf)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._adapter.patched(self._run, self._tune))
+            stack.enter_context(Watch(self._shadow))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Restore Triton, whatever happened."""
+        self._stack.__exit__(kind, error, trace)
+
+    def unwritten(self, tensor: torch.Tensor) -> Unwritten | None:
+        """Return which elements of ``tensor`` no kernel and no torch operation wrote, or None if there are none."""
+        return self._shadow.unwritten(tensor)
+
+    def _tune(self, tuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run an autotuned kernel with the one configuration that was asked for."""
+        tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
+        try:
+            configs = list(tuner.configs)
+            if len(configs) > 1:
+                configs = list(tuner.prune_configs(kwargs))
+            number = self._config % len(configs)
+            chosen = configs[number]
+            clash = kwargs.keys() & chosen.kwargs.keys()
+            if clash:
+                raise ValueError(f"Conflicting meta-parameters: {', '.join(sorted(clash))}")
+            self.configs = max(self.configs, len(configs))
+            tuner.best_config = chosen
+            everything = {**tuner.nargs, **kwargs, **chosen.all_kwargs()}
+            if len(configs) > 1 and id(tuner) not in self._tuned:
+                # the first call of a process tunes, and resets what tuning left behind
+                self._tuned.add(id(tuner))
+                tuner.pre_hook(everything, reset_only=True)
+            if chosen.pre_hook is not None:
+                chosen.pre_hook(everything)
+            self._chosen = (number, len(configs))
+            return tuner.fn.run(*args, **kwargs, **chosen.all_kwargs())
+        finally:
+            self._chosen = (0, 1)
+            tuner.nargs = None
+
+    def _run(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any) -> None:
+        begin = time.perf_counter()
+        for hook in getattr(fn, "pre_run_hooks", ()):
+            hook(*args, **kwargs)
+        function = self._adapter.jit_function(fn)
+        assert function is not None
+        arguments = self._arguments.bind(fn, function, args, kwargs)
+        sizes = grid_of(grid, arguments, kwargs)
+        execution = Execution(
+            function.__name__,
+            sizes,
+            self._profile,
+            limits=self._limits,
+            library=self._adapter.library,
+            unwritten_reads=self._unwritten_reads,
+            resolve=self._shadow.at,
+        )
+        execution.untrusted = self.untrusted
+        self._builder.execution = execution
+        programs = sizes[0] * sizes[1] * sizes[2]
+        try:
+            with _disable_current_modes():
+                self._execute(execution, fn, function, arguments, sizes)
+        except Exception as error:
+            add_place(error, execution, self._adapter.library)
+            raise
+        finally:
+            for key, suspect in execution.suspects.items():
+                if key not in self._seen:
+                    self._seen.add(key)
+                    self.suspects.append(suspect)
+            seconds = time.perf_counter() - begin
+            self.launches.append(Launch(function.__name__, sizes, *self._chosen, programs, seconds))
+
+    def _execute(
+        self, execution: Execution, fn: Any, function: Any, arguments: dict[str, Any], sizes: tuple[int, int, int]
+    ) -> None:
+        values = self._arguments.values(fn, function, arguments)
+        bound = self._interpreter.bind(function)
+        constants = tuple(
+            repr(value.value) for value in values.values() if isinstance(value, self._adapter.constexpr)
+        )
+        key = (function.__code__, constants)
+        Runner(execution, lambda: bound(**values), batch=self._batch).run(sizes, _BLOCKS.get(key, 0))
+        _BLOCKS[key] = execution.largest_block

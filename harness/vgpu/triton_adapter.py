@@ -1,0 +1,280 @@
+"""The only module that knows Triton's private interfaces; Triton 3.7, 3.8 and 3.9."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+import torch
+
+from harness.vgpu.builder import Builder
+from harness.vgpu.elements import SCALARS, Element, Pointer
+
+SUPPORTED = ((3, 7), (3, 8), (3, 9))
+
+#: torch dtype by Triton's name; what is not here (E8M0, packed FP4) is passed as bytes.
+_DTYPES = {
+    torch.bool: "int1",
+    torch.int8: "int8",
+    torch.uint8: "uint8",
+    torch.int16: "int16",
+    torch.uint16: "uint16",
+    torch.int32: "int32",
+    torch.uint32: "uint32",
+    torch.int64: "int64",
+    torch.uint64: "uint64",
+    torch.float16: "fp16",
+    torch.bfloat16: "bf16",
+    torch.float32: "fp32",
+    torch.float64: "fp64",
+    torch.float8_e4m3fn: "fp8e4nv",
+    torch.float8_e5m2: "fp8e5",
+    torch.float8_e4m3fnuz: "fp8e4b8",
+    torch.float8_e5m2fnuz: "fp8e5b16",
+}
+_BYTES = ("float8_e8m0fnu", "float4_e2m1fn_x2")
+
+#: Names of Triton's canonical type abbreviations in parameter annotations.
+_ANNOTATIONS = {
+    "i1": "int1",
+    "u1": "int1",
+    **{f"i{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
+    **{f"u{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
+}
+
+#: Keyword arguments of a launch that choose how it is compiled and mean nothing to its result.
+LAUNCH_OPTIONS = frozenset(
+    """num_warps num_stages num_ctas maxnreg ir_override enable_fp_fusion launch_cooperative_grid launch_pdl
+    cluster_dims ptx_version ptx_options extern_libs debug instrumentation_mode sanitize_overflow arch
+    minRegAutoWS maxRegAutoWS num_buffers_warp_spec num_consumer_groups reg_dec_producer reg_inc_consumer
+    enable_warp_specialization supported_fp8_dtypes deprecated_fp8_dot_operand_dtypes default_dot_input_precision
+    allowed_dot_input_precisions max_num_imprecise_acc_default backend_name
+    waves_per_eu matrix_instr_nonkdim kpack allow_flush_denorm schedule_hint""".split()
+)
+
+
+class Adapter:
+    """Names and classes of the installed Triton, under stable names."""
+
+    def __init__(self) -> None:
+        triton = importlib.import_module("triton")
+        found = re.match(r"(\d+)\.(\d+)", triton.__version__)
+        version = (int(found[1]), int(found[2])) if found else (0, 0)
+        if version not in SUPPORTED:
+            raise RuntimeError(f"the virtual GPU needs Triton 3.7–3.9, found {triton.__version__}")
+        self.version = version
+        self.library = str(Path(triton.__file__).parent)
+        self.tl = importlib.import_module("triton.language")
+        self.core = importlib.import_module("triton.language.core")
+        self._standard = importlib.import_module("triton.language.standard")
+        self._jit = importlib.import_module("triton.runtime.jit")
+        self._autotuner = importlib.import_module("triton.runtime.autotuner")
+        self._semantic = importlib.import_module("triton.language.semantic")
+        self._descriptor = importlib.import_module("triton.tools.tensor_descriptor")
+        self.tensor: Any = self.core.tensor
+        self.constexpr: Any = self.core.constexpr
+        self.tuple: Any = self.core.tuple
+        self.dtype: Any = self.core.dtype
+        self.block_type: Any = self.core.block_type
+        self.base_value: Any = self.core.base_value
+        self.condition: Any = self.core.condition
+        self.static_range: Any = self.core.static_range
+        self.range: Any = self.core.range
+        self.unwrap: Callable[[Any], Any] = self.core._unwrap_if_constexpr
+        self.callable: Any = self._jit.JITCallable
+        self.constexpr_function: Any = self._jit.ConstexprFunction
+        self.descriptor: Any = self._descriptor.TensorDescriptor
+        self.wrapper: Any = self._jit.TensorWrapper
+        self._kinds = self._combine_kinds()
+        self.dtypes = {name: self.dtype(name) for name in SCALARS if name != "void"}
+
+    # -- language
+
+    def semantic(self, builder: Builder) -> Any:
+        """Return Triton's semantic layer on top of ``builder``."""
+        builder.codegen_fns["convert_custom_types"] = self._convert_custom
+        return self._semantic.TritonSemantic(builder)
+
+    def _convert_custom(self, input: Any, type: Any, rounding: Any, *, _semantic: Any) -> Any:
+        builder = _semantic.builder
+        builder.execution.untrusted.add("fp8e4b15 conversion")
+        return self.tensor(builder.create_fp_to_fp(input.handle, type.to_ir(builder), rounding), type)
+
+    def jit_function(self, fn: Any) -> FunctionType | None:
+        """Return the Python function under a ``@triton.jit`` object, in either mode, or None if it is none."""
+        if isinstance(fn, self._jit.JITFunction):
+            return fn.fn  # type: ignore[no-any-return]
+        interpreted = self._interpreted()
+        if interpreted is not None and isinstance(fn, interpreted):
+            return fn.fn  # type: ignore[no-any-return]
+        return None
+
+    @staticmethod
+    def _interpreted() -> Any:
+        # imported only when TRITON_INTERPRET made it exist: it patches numpy state on import
+        import sys
+
+        module = sys.modules.get("triton.runtime.interpreter")
+        return None if module is None else module.InterpretedFunction
+
+    def is_builtin(self, fn: Any) -> bool:
+        """Whether ``fn`` is a function of the language, which takes the semantic layer as an argument."""
+        return bool(self.core.is_builtin(fn))
+
+    def wants_semantic(self, fn: Any) -> bool:
+        """Whether ``fn`` has a parameter for the semantic layer."""
+        signature = getattr(fn, "signature", None)
+        if signature is None:
+            try:
+                signature = inspect.signature(fn)
+            except (TypeError, ValueError):
+                return False
+        return "_semantic" in signature.parameters
+
+    def operator(self, name: str) -> Callable[..., Any] | None:
+        """Return the tensor method ``name`` without its check for the semantic layer, or None."""
+        method = getattr(self.tensor, name, None)
+        return getattr(method, "__wrapped__", method)
+
+    def combine_kind(self, fn: Any) -> str | None:
+        """Return the name of a combine function of Triton's standard library, or None for any other."""
+        function = self.jit_function(fn)
+        return None if function is None else self._kinds.get(function)
+
+    def _combine_kinds(self) -> dict[Any, str]:
+        names = {
+            "_sum_combine": "sum",
+            "_prod_combine": "prod",
+            "_elementwise_max": "max",
+            "_elementwise_min": "min",
+            "_argmax_combine_tie_break_left": "argmax",
+            "_argmax_combine_tie_break_fast": "argmax",
+            "_argmin_combine_tie_break_left": "argmin",
+            "_argmin_combine_tie_break_fast": "argmin",
+            "_xor_combine": "xor",
+            "_or_combine": "or",
+        }
+        found = {}
+        for name, kind in names.items():
+            fn = getattr(self._standard, name, None)
+            if fn is not None:
+                found[fn.fn] = kind
+        return found
+
+    def device_library(self, fn: Any) -> Any:
+        """Return the implementation behind a stub of ``tl.extra.libdevice``; any other function is itself."""
+        if getattr(fn, "__module__", None) == "triton.language.extra.libdevice":
+            module: ModuleType = importlib.import_module("triton.language.extra.cuda.libdevice")
+            return getattr(module, fn.__name__)
+        return fn
+
+    # -- types
+
+    def pointer_dtype(self, dtype: torch.dtype) -> Any:
+        """Return Triton's element type for tensors of ``dtype``; raises TypeError if there is none."""
+        name = _DTYPES.get(dtype)
+        if name is None and str(dtype).removeprefix("torch.") in _BYTES:
+            name = "uint8"
+        if name is None:
+            raise TypeError(f"no Triton type for {dtype}")
+        return self.dtypes[name]
+
+    def element(self, type: Any) -> Element:
+        """Return the virtual GPU's element type for a scalar or pointer type of Triton's."""
+        if type.is_ptr():
+            return Pointer(self.element(type.element_ty))
+        return SCALARS[type.name]
+
+    def type_of(self, element_type: Any, shape: tuple[int, ...]) -> Any:
+        """Return Triton's type of a block, or of a scalar if ``shape`` is empty."""
+        return self.block_type(element_type, list(shape)) if shape else element_type
+
+    def annotated_type(self, annotation: Any) -> Any:
+        """Return the Triton type that a parameter's annotation demands, "constexpr", or None."""
+        if annotation is inspect.Parameter.empty or annotation is None:
+            return None
+        name: str = self._jit._normalize_ty(annotation)
+        if "constexpr" in name:
+            return "constexpr"
+        pointer = name.startswith("*")
+        name = name.removeprefix("*k").removeprefix("*")
+        base = self.dtypes.get(_ANNOTATIONS.get(name, name))
+        if base is None:
+            return None
+        return self.tl.pointer_type(base) if pointer else base
+
+    # -- launches
+
+    def specialises(self, fn: Any, number: int, name: str) -> bool:
+        """Whether an integer 1 passed for this parameter becomes a compile-time constant."""
+        listed = getattr(fn, "do_not_specialize", None) or getattr(fn, "kwargs", {}).get("do_not_specialize") or ()
+        return number not in listed and name not in listed
+
+    @contextmanager
+    def patched(self, run: Callable[..., Any], tune: Callable[..., Any]) -> Iterator[None]:
+        """Send kernel launches of this thread to ``run(fn, args, kwargs, grid)`` and autotuned ones to ``tune``."""
+        owner = threading.get_ident()
+        interpreted = self._interpreted()
+        classes = [self._jit.JITFunction, *([] if interpreted is None else [interpreted])]
+        with _LOCK:
+            if owner in _ACTIVE:
+                raise RuntimeError("a virtual GPU is already active in this thread")
+            if not _ACTIVE:
+                for cls in classes:
+                    _replace(cls, "run", _launch_hook)
+                _replace(self._autotuner.Autotuner, "run", _tune_hook)
+            _ACTIVE[owner] = (run, tune)
+        try:
+            yield
+        finally:
+            with _LOCK:
+                del _ACTIVE[owner]
+                if not _ACTIVE:
+                    while _REPLACED:
+                        cls, name, original = _REPLACED.pop()
+                        setattr(cls, name, original)
+
+
+_LOCK = threading.Lock()
+_ACTIVE: dict[int, tuple[Callable[..., Any], Callable[..., Any]]] = {}
+_REPLACED: list[tuple[type, str, Any]] = []
+
+
+def _replace(cls: type, name: str, hook: Callable[[Any], Any]) -> None:
+    original = cls.__dict__[name]
+    _REPLACED.append((cls, name, original))
+    setattr(cls, name, hook(original))
+
+
+def _launch_hook(original: Callable[..., Any]) -> Callable[..., Any]:
+    def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+        active = _ACTIVE.get(threading.get_ident())
+        if active is None:
+            return original(self, *args, grid=grid, warmup=warmup, **kwargs)
+        return None if warmup else active[0](self, args, kwargs, grid)
+
+    return run
+
+
+def _tune_hook(original: Callable[..., Any]) -> Callable[..., Any]:
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        active = _ACTIVE.get(threading.get_ident())
+        if active is None:
+            return original(self, *args, **kwargs)
+        return active[1](self, args, kwargs)
+
+    return run
+
+
+@cache
+def adapter() -> Adapter:
+    """Return the adapter for the installed Triton; raises RuntimeError if its version is not supported."""
+    return Adapter()
