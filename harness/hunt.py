@@ -1,0 +1,316 @@
+"""The state of one search: what ran, what failed and what explains it, with Hypothesis drawing and shrinking."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from hypothesis import Phase, Verbosity, find, settings
+from hypothesis.errors import Flaky, NoSuchExample, Unsatisfiable
+
+from harness.contract import Contract, Implementation
+from harness.known import Ledger
+from harness.lanes import Lane
+from harness.outcome import CaseResult, Violation
+from harness.run import check_case, check_rejections
+
+#: Cases drawn for each case that runs: features are cheap to compute, so common ones make room for rare ones.
+DRAWN_PER_RUN = 4
+#: Runs that every feature gets, and the draws that finding cases for them may take.
+RARE_RUNS = 3
+RARE_DRAWS = 400
+#: Faults of one check after which looking for more of them is given up.
+FAULTS_PER_CHECK = 8
+#: Runs that a fault's feature must survive: this many cases without it that do not fail show that it matters.
+DROP_RUNS = 8
+
+Condition = Callable[[Any], bool]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What remains of violations after shrinking: check, features and message of the smallest case found.
+
+    ``case`` is the contract's Case, or a string for an illegal call; ``site`` is where its exception came from.
+    """
+
+    check: str
+    features: frozenset[str]
+    case: Any
+    message: str
+    site: str = ""
+
+    def explains(self, check: str, features: frozenset[str], site: str = "") -> bool:
+        """Whether a violation of ``check`` on a case with ``features``, from ``site``, may be this fault again."""
+        return check == self.check and (self.features <= features or (site != "" and site == self.site))
+
+
+class _PassOver(BaseException):
+    """Ends a pass from inside Hypothesis, which would take an Exception for a failing example."""
+
+
+@dataclass(kw_only=True)
+class Hunt:
+    """One search.  ``faults`` are distinct; ``reached`` counts the cases that came to each check."""
+
+    contract: Contract[Any]
+    implementation: Implementation
+    lane: Lane
+    random: Random
+    shrink_seconds: float
+    progress: Callable[[str, str, int], object]
+    on_fault: Callable[[Fault], object]
+    stop_at: float | None = None
+    faults: list[Fault] = field(default_factory=list)
+    exhausted: set[str] = field(default_factory=set)
+    reached: Counter[str] = field(default_factory=Counter)
+    untrusted: set[str] = field(default_factory=set)
+    out_of_time: bool = False
+    known: Ledger = field(init=False)
+    _results: dict[str, CaseResult] = field(default_factory=dict)
+    _shrunk: dict[tuple[str, str], CaseResult] = field(default_factory=dict)
+    _features: dict[str, frozenset[str]] = field(default_factory=dict)
+    _drawn: Counter[str] = field(default_factory=Counter)
+    _ran: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.known = Ledger(self.implementation.known)
+
+    @property
+    def cases(self) -> int:
+        """Number of different cases that ran through all checks."""
+        return len(self._results)
+
+    def reject(self) -> None:
+        """Check that illegal calls are refused."""
+        self.progress("rejects", "", 0)
+        result = check_rejections(self.contract, self.implementation, lane=self.lane)
+        self.reached.update(result.checks_run)
+        self.untrusted |= result.untrusted
+        self.known.note_illegal(violation.check for violation in result.violations)
+        for violation in result.violations:
+            if not self.known.tolerates_illegal(violation.check):
+                self._add(_fault(violation, frozenset(), violation.case))
+
+    def pin(self) -> None:
+        """Run the pinned cases with every configuration; they are small already and are reported as they are."""
+        for case in self.contract.pinned:
+            if self.known.quarantines(case) or self._is_late():
+                continue
+            for violation in self._unexplained(case, self._run("pinned", case, every_config=True)):
+                self._add(_fault(violation, self._features_of(case), case))
+
+    def sweep(self, examples: int) -> bool:
+        """Run up to ``examples`` new cases; stop at, shrink and record the first that shows something new."""
+        left = examples
+
+        def found(case: Any) -> bool:
+            nonlocal left
+            features = self._features_of(case)
+            if repr(case) in self._results or not self._is_worth_running(case, features):
+                return False
+            if left == 0:
+                raise _PassOver
+            left -= 1
+            return bool(self._unexplained(case, self._run("search", case)))
+
+        return self._pass(found, examples * DRAWN_PER_RUN)
+
+    def sweep_rare(self, examples: int) -> bool:
+        """Run cases with features that each check has rarely seen, leaving out what its known faults explain."""
+        wanted = max(RARE_RUNS, examples // 10)
+        # "" stands for the checks that have no fault
+        checks = ["", *sorted({fault.check for fault in self.faults if fault.features})]
+        seen: Counter[tuple[str, str]] = Counter()
+        for text in self._results:
+            seen.update(self._news(checks, self._features[text]))
+
+        def found(case: Any) -> bool:
+            features = self._features_of(case)
+            if repr(case) in self._results or self.known.quarantines(case):
+                return False
+            open_pairs = {pair for name in self._drawn for pair in self._news(checks, frozenset({name}))}
+            if self._is_late() or all(seen[pair] >= wanted for pair in open_pairs):
+                raise _PassOver
+            news = self._news(checks, features)
+            if all(seen[pair] >= wanted for pair in news):
+                return False
+            seen.update(news)
+            return bool(self._unexplained(case, self._run("rare", case)))
+
+        return self._pass(found, max(examples * DRAWN_PER_RUN, RARE_DRAWS))
+
+    def _news(self, checks: list[str], features: frozenset[str]) -> list[tuple[str, str]]:
+        """Return (check, feature) for each check of which no fault explains what happens with these features."""
+        return [
+            (check, feature)
+            for check in checks
+            if not any(fault.check == check and fault.features <= features for fault in self.faults)
+            for feature in features
+        ]
+
+    def _pass(self, found: Condition, draws: int) -> bool:
+        """Draw cases until ``found``; shrink each new violation of that case and record it."""
+        seed = self.random.getrandbits(64)
+        case = self._find(found, seed, draws, Phase.generate)
+        if case is None:
+            return False
+        for violation in self._unexplained(case, self._results[repr(case)]):
+            if not self._is_explained(violation, self._features_of(case)):
+                self._add(self._shrink(case, violation, seed, draws))
+        return True
+
+    def _shrink(self, case: Any, violation: Violation, seed: int, draws: int) -> Fault:
+        """Return the fault behind a violation: the smallest case, with the fewest features, failing the same check.
+
+        ``seed`` and ``draws`` are those of the pass that found ``case``.
+        """
+        until = time.monotonic() + self.shrink_seconds
+
+        def fails(candidate: Any) -> bool:
+            return self._violation(candidate, violation, until) is not None
+
+        smallest = self._smaller(case, fails, seed, draws)
+        while features := self._features_of(smallest):
+            tries = iter(range(DROP_RUNS))
+
+            def fails_with_less(candidate: Any, features: frozenset[str] = features, tries: Any = tries) -> bool:
+                if not self._features_of(candidate) < features:
+                    return False
+                if next(tries, None) is None:
+                    raise _PassOver
+                return fails(candidate)
+
+            seed, draws = self.random.getrandbits(64), DROP_RUNS * DRAWN_PER_RUN
+            simpler = self._find(fails_with_less, seed, draws, Phase.generate)
+            if simpler is None:
+                break
+            bound = self._features_of(simpler)
+
+            def fails_within(candidate: Any, bound: frozenset[str] = bound) -> bool:
+                return self._features_of(candidate) <= bound and fails(candidate)
+
+            smallest = self._smaller(simpler, fails_within, seed, draws)
+        return _fault(self._violation(smallest, violation, until) or violation, self._features_of(smallest), smallest)
+
+    def _smaller(self, case: Any, fails: Condition, seed: int, draws: int) -> Any:
+        """Return the smallest case that ``fails``, shrunk from ``case``, which ``seed`` leads to within ``draws``."""
+        text, located = repr(case), False
+
+        def condition(candidate: Any) -> bool:
+            nonlocal located
+            if located:
+                return fails(candidate)
+            # the cases before this one were passed over or did not fail; they are not run again
+            located = repr(candidate) == text
+            return located
+
+        return self._find(condition, seed, draws, Phase.generate, Phase.shrink) or case
+
+    def _find(self, condition: Condition, seed: int, draws: int, *phases: Phase) -> Any:
+        """Return the case that Hypothesis ends with, or None; equal arguments draw equal cases."""
+        options = settings(
+            max_examples=draws,
+            phases=phases,
+            database=None,
+            deadline=None,
+            derandomize=False,
+            print_blob=False,
+            verbosity=Verbosity.quiet,
+        )
+        last: list[Any] = []
+
+        def noting(case: Any) -> bool:
+            if condition(case):
+                last[:] = [case]
+                return True
+            return False
+
+        try:
+            return find(self.contract.cases(), noting, settings=options, random=Random(seed))
+        except (NoSuchExample, Unsatisfiable, _PassOver):
+            return None
+        except Flaky:
+            # an implementation that keeps state between launches: what failed last is still a failure
+            return last[0] if last else None
+
+    def _run(self, phase: str, case: Any, *, every_config: bool = False) -> CaseResult:
+        """Run all checks of a case, once per search."""
+        text = repr(case)
+        if text not in self._results:
+            self.progress(phase, text, self.cases)
+            self._features_of(case)
+            result = check_case(self.contract, self.implementation, case, lane=self.lane, every_config=every_config)
+            self._results[text] = result
+            self._ran.update(self._features[text])
+            self.reached.update(result.checks_run)
+            self.untrusted |= result.untrusted
+            self.known.note(case, (violation.check for violation in result.violations))
+        return self._results[text]
+
+    def _violation(self, case: Any, like: Violation, until: float) -> Violation | None:
+        """Return the unexplained violation of the same check on ``case``; None without running it when time is up."""
+        if self.known.quarantines(case):
+            return None
+        text, key = repr(case), (repr(case), f"{like.check} {like.config}")
+        result = self._results.get(text) or self._shrunk.get(key)
+        if result is None:
+            if time.monotonic() > until or self._is_late():
+                return None
+            self.progress("shrink", text, self.cases)
+            result = check_case(
+                self.contract, self.implementation, case, lane=self.lane, only=like.check, config=like.config
+            )
+            self._shrunk[key] = result
+        return next((v for v in self._unexplained(case, result) if v.check == like.check), None)
+
+    def _unexplained(self, case: Any, result: CaseResult) -> list[Violation]:
+        features = self._features_of(case)
+        return [
+            violation
+            for violation in result.violations
+            if not self.known.tolerates(violation.check, case) and not self._is_explained(violation, features)
+        ]
+
+    def _is_explained(self, violation: Violation, features: frozenset[str]) -> bool:
+        return violation.check in self.exhausted or any(
+            fault.explains(violation.check, features, violation.site) for fault in self.faults
+        )
+
+    def _is_worth_running(self, case: Any, features: frozenset[str]) -> bool:
+        """Prefer what was run least: the rarest feature of a case against the average feature."""
+        if self.known.quarantines(case):
+            return False
+        if self._is_late():
+            raise _PassOver
+        fair = sum(self._ran.values()) / max(len(self._ran), 1)
+        return min((self._ran[feature] for feature in features), default=len(self._results)) <= fair or (
+            self.random.random() < 2 / DRAWN_PER_RUN
+        )
+
+    def _features_of(self, case: Any) -> frozenset[str]:
+        text = repr(case)
+        if text not in self._features:
+            self._features[text] = self.contract.features(case)
+            self._drawn.update(self._features[text])
+        return self._features[text]
+
+    def _add(self, fault: Fault) -> None:
+        """Keep a fault, and drop those that it explains."""
+        self.faults = [old for old in self.faults if not fault.explains(old.check, old.features, old.site)]
+        self.faults.append(fault)
+        self.on_fault(fault)
+        if sum(old.check == fault.check for old in self.faults) >= FAULTS_PER_CHECK:
+            self.exhausted.add(fault.check)
+
+    def _is_late(self) -> bool:
+        self.out_of_time |= self.stop_at is not None and time.monotonic() > self.stop_at
+        return self.out_of_time
+
+
+def _fault(violation: Violation, features: frozenset[str], case: Any) -> Fault:
+    return Fault(violation.check, features, case, violation.message, violation.site)

@@ -1,0 +1,240 @@
+"""One child process per contract and implementation: a crash, a hang or a full memory costs that one only."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import IO, Any
+
+from harness.report.records import FaultRecord, Record, Verdict
+
+#: Share of a job's time after which its search starts no new case, so that what it found is reported.
+SOFT_SHARE = 0.85
+#: Lines of a dead child's error output that are shown.
+TAIL_LINES = 12
+#: The check id of records about the child process itself.
+PROCESS = "process"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One search in a child.
+
+    ``modules`` are imported for what they register, with ``folder`` on the path; ``known`` is the path of a file of
+    known failures.  The rest is passed to ``harness.search.search``.
+    """
+
+    contract: str
+    implementation: str
+    modules: tuple[str, ...] = ()
+    folder: str = "."
+    examples: int = 50
+    seed: int = 0
+    pinned: bool = True
+    profile: str = "sm_120"
+    known: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """What a child is about to do: ``phase`` (``"load"``, or one of the search's), the case, and cases done."""
+
+    job: Job
+    phase: str
+    case: str
+    done: int
+
+
+def run(
+    jobs: Iterable[Job],
+    *,
+    children: int | None = None,
+    deadline: float = 600.0,
+    silence: float = 120.0,
+    on_progress: Callable[[Progress], object] = lambda progress: None,
+    on_done: Callable[[Job, list[Record]], object] = lambda job, records: None,
+) -> list[Record]:
+    """Run every job, ``children`` at once (default: one a CPU), and return all records in the order of ``jobs``.
+
+    A child that runs for more than ``deadline`` seconds, or says nothing for ``silence`` seconds, is killed: its last
+    announced case is a TIMEOUT.  One that ends without records is a CRASH on that case.  Callbacks run in the calling
+    process, ``on_done`` as soon as a job has ended.  No child outlives the call, whatever ends it.
+    """
+    waiting = list(enumerate(jobs))[::-1]
+    limit = children or os.cpu_count() or 1
+    finished: dict[int, list[Record]] = {}
+    running: dict[int, _Child] = {}
+    with selectors.DefaultSelector() as selector:
+        try:
+            while waiting or running:
+                while waiting and len(running) < limit:
+                    index, job = waiting.pop()
+                    running[index] = _Child.start(job, deadline, silence, max(1, (os.cpu_count() or 1) // limit))
+                    selector.register(running[index].pipe, selectors.EVENT_READ, index)
+                pause = max(0.0, min(child.due() for child in running.values()) - time.monotonic())
+                ready = {key.data for key, _ in selector.select(pause)}
+                for index, child in list(running.items()):
+                    if index in ready:
+                        for progress in child.read():
+                            on_progress(progress)
+                    if child.is_over():
+                        selector.unregister(child.pipe)
+                        finished[index] = child.end()
+                        del running[index]
+                        on_done(child.job, finished[index])
+        finally:
+            for child in running.values():
+                child.end()
+    return [record for index in sorted(finished) for record in finished[index]]
+
+
+@dataclass(kw_only=True)
+class _Child:
+    """One running process and what it has said so far."""
+
+    job: Job
+    process: subprocess.Popen[bytes]
+    pipe: int
+    output: IO[bytes]
+    deadline: float
+    silence: float
+    started: float
+    heard: float
+    closed: bool = False
+    last: Progress
+    pending: bytes = b""
+    records: list[Record] | None = None
+    failure: str = ""
+    faults: list[FaultRecord] = field(default_factory=list)
+
+    @classmethod
+    def start(cls, job: Job, deadline: float, silence: float, threads: int) -> _Child:
+        reading, writing = os.pipe()
+        os.set_blocking(reading, False)
+        output = tempfile.TemporaryFile()  # noqa: SIM115 - the child object owns it, and end() closes it
+        path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
+        environment = {"OMP_NUM_THREADS": str(threads), **os.environ, "PYTHONPATH": path}
+        process = subprocess.Popen(
+            [sys.executable, "-X", "faulthandler", "-m", "harness._child", str(writing)],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            pass_fds=(writing,),
+            env=environment,
+            # a group of its own: what the child starts dies with it
+            start_new_session=True,
+        )
+        os.close(writing)
+        assert process.stdin is not None
+        with process.stdin as stdin:
+            stdin.write(json.dumps({**asdict(job), "deadline": deadline * SOFT_SHARE}).encode())
+        now = time.monotonic()
+        last = Progress(job=job, phase="load", case="", done=0)
+        return cls(
+            job=job,
+            process=process,
+            pipe=reading,
+            output=output,
+            deadline=deadline,
+            silence=silence,
+            started=now,
+            heard=now,
+            last=last,
+        )
+
+    def due(self) -> float:
+        """When, on the monotonic clock, this child has been given too much time."""
+        return min(self.started + self.deadline, self.heard + self.silence)
+
+    def is_over(self) -> bool:
+        return self.closed or time.monotonic() >= self.due()
+
+    def read(self) -> Iterator[Progress]:
+        """Take what the child has said; yields its progress."""
+        try:
+            data = os.read(self.pipe, 2**20)
+        except BlockingIOError:
+            return
+        self.heard = time.monotonic()
+        self.closed = not data
+        *lines, self.pending = (self.pending + data).split(b"\n")
+        for line in lines:
+            message = json.loads(line)
+            if message["kind"] == "progress":
+                self.last = Progress(job=self.job, **{key: message[key] for key in ("phase", "case", "done")})
+                yield self.last
+            elif message["kind"] == "records":
+                self.records = [Record.from_dict(record) for record in message["records"]]
+            elif message["kind"] == "fault":
+                self.faults.append(FaultRecord.from_dict(message["fault"]))
+            else:
+                self.failure = message["message"]
+
+    def end(self) -> list[Record]:
+        """Make sure that the process is gone and return its records, or those about its end."""
+        now = time.monotonic()
+        if not self.closed:
+            _kill(self.process)
+        status = self.process.wait()
+        os.close(self.pipe)
+        with self.output:
+            tail = _tail(self.output)
+        if self.records is not None:
+            return self.records
+        if self.closed:
+            return self._ended_early(Verdict.CRASH, f"{self.failure or _exit(status)}", now, tail)
+        late = now >= self.started + self.deadline
+        reason = f"not done after {self.deadline:.0f} s" if late else f"no progress for {self.silence:.0f} s"
+        return self._ended_early(Verdict.TIMEOUT, reason, now, "")
+
+    def _ended_early(self, verdict: Verdict, reason: str, now: float, tail: str) -> list[Record]:
+        """One record for the process, and one for each check of which a fault was found before."""
+        done, seconds = self.last.done, round(now - self.started, 3)
+
+        def record(check: str, verdict: Verdict, faults: Sequence[FaultRecord], note: str = "") -> Record:
+            return Record(
+                contract=self.job.contract,
+                implementation=self.job.implementation,
+                check=check,
+                verdict=verdict,
+                examples=done,
+                seconds=seconds,
+                note=note,
+                faults=tuple(faults),
+            )
+
+        during = f"{reason}; last phase {self.last.phase!r}"
+        message = f"{during}\n{tail}".rstrip()
+        last = [FaultRecord(check=PROCESS, case=self.last.case, message=message)] if self.last.case else []
+        found = sorted({fault.check for fault in self.faults})
+        return [
+            *(record(check, Verdict.FAIL, [fault for fault in self.faults if fault.check == check]) for check in found),
+            record(PROCESS, verdict, last, during if last else message),
+        ]
+
+
+def _kill(process: subprocess.Popen[Any]) -> None:
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _exit(status: int) -> str:
+    """Describe the end of a process that said nothing about it."""
+    if status >= 0:
+        return f"exited with status {status} before it was done"
+    name = signal.Signals(-status).name
+    hint = ", as the system does when memory runs out" if -status == signal.SIGKILL else ""
+    return f"killed by {name}{hint}"
+
+
+def _tail(output: IO[bytes]) -> str:
+    output.seek(max(0, output.seek(0, os.SEEK_END) - 4096))
+    return "\n".join(output.read().decode(errors="replace").splitlines()[-TAIL_LINES:])

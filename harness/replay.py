@@ -1,0 +1,53 @@
+"""Run one printed case again, through every check and every configuration."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from textwrap import indent
+from typing import Any
+
+from harness import cases, selection
+from harness.contract import Contract, Implementation
+from harness.discover import SetupError
+from harness.outcome import CaseResult, ContractError
+from harness.run import check_case, check_rejections
+
+_REJECTION = re.compile(r"\s*Rejection\(label=(?P<quote>['\"])(?P<label>.*?)(?P=quote)")
+
+
+def run(contract: str, text: str, *, impl: str | None, write: Callable[[str], object]) -> int:
+    """Replay ``text``, a case or a rejection as reports print them, and return the number of violations.
+
+    ``impl`` chooses implementations as ``selection.pairs`` does. An operation that the virtual GPU is not proven to
+    model counts as a violation. Raises SetupError for a text that is no case of the contract.
+    """
+    found = 0
+    for owner, implementation in selection.pairs((contract,), impl):
+        try:
+            result, ran = _result(owner, implementation, text)
+        except (ValueError, ContractError) as error:
+            raise SetupError(f"{error}") from error
+        found += len(result.violations) + len(result.untrusted)
+        for violation in result.violations:
+            write(f"FAIL {owner.name} {implementation.name} {violation.check}\n")
+            write(indent(violation.message.rstrip(), "    ") + "\n")
+        for operation in sorted(result.untrusted):
+            write(f"UNTRUSTED {owner.name} {implementation.name}: {operation}\n")
+        if not result.violations and not result.untrusted:
+            write(f"PASS {owner.name} {implementation.name}: {ran}\n")
+    return found
+
+
+def _result(owner: Contract[Any], implementation: Implementation, text: str) -> tuple[CaseResult, str]:
+    """The result of one replay, and what ran, in words."""
+    if (match := _REJECTION.match(text)) is None:
+        result = check_case(owner, implementation, cases.parse(owner, text))
+        return result, f"{len(result.checks_run)} checks, {result.configs} configurations"
+    check = f"rejects:{match['label']}"
+    result = check_rejections(owner, implementation)
+    if check not in result.checks_run:
+        labels = ", ".join(rejection.label for rejection in owner.rejects())
+        raise SetupError(f"{owner.name} rejects nothing called {match['label']!r}; there are: {labels}")
+    result.violations = result.of(check)
+    return result, "refused before any launch"

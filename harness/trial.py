@@ -1,0 +1,250 @@
+"""One case of one implementation, launched as often as its checks need."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from harness.arguments import Snapshot, widened
+from harness.compare import first_bit_error, kind_error
+from harness.contract import Contract, Implementation, Inputs, Outputs, Relation
+from harness.lanes import Execution, Lane
+from harness.outcome import CaseResult, ContractError, Violation, described, site
+from harness.poison import QUIET, Pattern, Poison
+
+UNCHANGED = "unchanged by content that may hold anything"
+
+
+@dataclass
+class Trial:
+    """Launches and judges; each method adds to ``result`` what it finds.  ``only`` is the one check id wanted."""
+
+    contract: Contract[Any]
+    implementation: Implementation
+    case: Any
+    lane: Lane
+    only: str | None = None
+    result: CaseResult = field(default_factory=CaseResult)
+    low: Outputs = field(default_factory=dict)
+    high: Outputs = field(default_factory=dict)
+    magnitude: Outputs = field(default_factory=dict)
+
+    def first_launch(self, config: int) -> Execution | None:
+        """Launch on quiet inputs and check that they are left alone; None if the launch did not return."""
+        inputs = self.inputs(Poison())
+        before = Snapshot.take(inputs)
+        execution = self.launch(inputs, config=config)
+        self.result.configs = execution.configs
+        if not self._returned(execution, config):
+            return None
+        self.result.checks_run.add("inputs")
+        for message in before.changes():
+            self.add("inputs", message, config)
+        return execution
+
+    def run_oracles(self) -> None:
+        """Compute what the outputs must be, on inputs that no kernel has seen."""
+        inputs = self.inputs(Poison())
+        before = Snapshot.take(inputs)
+        with _blamed_on(self.contract, "oracle", self.case):
+            wide = widened(inputs)
+            self.low = dict(self.contract.oracle(**inputs))
+            self.high = dict(self.contract.oracle(**wide))
+            self.magnitude = {} if self.contract.magnitude is None else dict(self.contract.magnitude(**wide))
+        if changes := before.changes():
+            raise ContractError(f"the oracle of {self.contract.name} writes to its inputs: {changes[0]}")
+        if missing := [name for name in self.contract.outputs if name not in self.low]:
+            raise ContractError(f"the oracle of {self.contract.name} lacks the outputs {missing}")
+
+    def judge(self, execution: Execution, config: int = 0) -> dict[str, torch.Tensor] | None:
+        """Check kind, completeness and values of one launch; return its outputs if they can be compared further."""
+        outputs, wrong = normalised(self.contract, execution.result)
+        wrong += [error for name in outputs if (error := kind_error(name, outputs[name], self.low[name]))]
+        self.result.checks_run.add("shape")
+        for message in wrong:
+            self.add("shape", message, config)
+        sound = {name: tensor for name, tensor in outputs.items() if kind_error(name, tensor, self.low[name]) is None}
+        for name, tensor in sound.items():
+            self._judge_output(execution, name, tensor, config)
+        return None if wrong else sound
+
+    def _judge_output(self, execution: Execution, name: str, tensor: torch.Tensor, config: int) -> None:
+        self.result.checks_run |= {"written", f"oracle:{name}"}
+        if missed := execution.unwritten(tensor):
+            where = f"first at {missed.first_index}"
+            self.add("written", f"{name}: {missed.count} of {missed.total} elements never written; {where}", config)
+        error = self.contract.tolerance[name].compare(
+            name, tensor, self.low[name], self.high[name], self.magnitude.get(name)
+        )
+        if error:
+            self.add(f"oracle:{name}", error, config)
+
+    def other_configs(self, first: Execution, *, fixed: bool, every: bool) -> Iterator[int]:
+        """Yield the autotune configurations still to run, unless one is ``fixed``."""
+        if fixed or first.configs < 2:
+            return
+        others = range(1, first.configs)
+        yield from others if every else [others[zlib.crc32(repr(self.case).encode()) % len(others)]]
+
+    def judge_config(self, config: int) -> None:
+        """Launch with another configuration and judge that launch."""
+        execution = self.launch(self.inputs(Poison()), config=config)
+        if self._returned(execution, config):
+            self.judge(execution, config)
+
+    def check_content(self, outputs: Outputs, pattern: Pattern) -> None:
+        """Relaunch with ``pattern`` wherever content may be anything, and trace a difference to its region."""
+        if not self._wants("poison", "unwritten"):
+            return
+        # an output that was not written shows what its memory held: that is reported as written
+        fill = QUIET if self.result.of("written") else pattern
+        poison = Poison(pattern)
+        combined = self._difference(self.inputs(poison), outputs, fill)
+        regions = {f"poison:{region}": region for region in sorted(poison.regions)}
+        self.result.checks_run |= {*regions, *(["unwritten"] if fill is pattern else [])}
+        if combined is None:
+            return
+        explained = bool(self.result.of("unwritten"))
+        if fill is pattern and self._wants("unwritten") and not explained:
+            explained = self._check_memory(outputs, pattern)
+        for check, region in regions.items():
+            if self.result.of(check):
+                explained = True
+            elif self._wants("poison") and (
+                change := self._difference(self.inputs(Poison(pattern, only=region)), outputs)
+            ):
+                explained = True
+                self.add(check, f"with {pattern.name} content in {region!r}: {change}", site=change.site)
+        if not explained and not self.result.of("poison:several"):
+            held = ", ".join(repr(region) for region in regions.values()) or "no region"
+            self.add("poison:several", f"with {pattern.name} content in {held} and in new memory together: {combined}")
+
+    def _check_memory(self, outputs: Outputs, pattern: Pattern) -> bool:
+        """Check that ``pattern`` in memory nobody wrote changes nothing, all else quiet."""
+        inputs = self.inputs(Poison())
+        execution = self.launch(inputs, fill=pattern)
+        change = self._changed(execution, outputs)
+        if change is None:
+            return False
+        read = f"; read in {execution.suspects[0]}" if execution.suspects else ""
+        self.add("unwritten", f"with {pattern.name} content in new memory: {change}{read}", site=change.site)
+        return True
+
+    def check_repeat(self, outputs: Outputs) -> None:
+        """Launch the same inputs again: every bit must be the same."""
+        if not self._wants("repeat"):
+            return
+        self.result.checks_run.add("repeat")
+        if change := self._changed(self.launch(self.inputs(Poison())), outputs, "same in a second run"):
+            self.add("repeat", str(change), site=change.site)
+
+    def check_relation(self, outputs: Outputs, relation: Relation[Any]) -> None:
+        """Launch the transformed inputs: the outputs must be what the relation makes of the first ones."""
+        check = f"relation:{relation.name}"
+        if not self._wants(check):
+            return
+        with _blamed_on(self.contract, check, self.case):
+            inputs = relation.transform(self.case, self.inputs(Poison()))
+            expected = relation.expect(self.case, outputs)
+        if inputs is None:
+            return
+        self.result.checks_run.add(check)
+        if change := self._changed(self.launch(inputs), expected, relation.name):
+            self.add(check, str(change), site=change.site)
+
+    def inputs(self, poison: Poison) -> Inputs:
+        """Build the launch arguments anew."""
+        with _blamed_on(self.contract, "inputs", self.case):
+            return self.contract.inputs(self.case, self.lane.device, poison)
+
+    def launch(self, inputs: Inputs, *, config: int = 0, fill: Pattern = QUIET) -> Execution:
+        """Launch once and remember what cannot be trusted about it."""
+        execution = self.lane.run(self.implementation.launch, inputs, config=config, fill=fill)
+        self.result.untrusted |= execution.untrusted
+        if execution.unsupported is not None:
+            self.result.untrusted.add(execution.unsupported)
+        return execution
+
+    def add(self, check: str, message: str, config: int = 0, site: str = "") -> None:
+        """Record a violation."""
+        if self.result.configs > 1 and config:
+            message = f"[configuration {config} of {self.result.configs}] {message}"
+        self.result.violations.append(Violation(check, message, config, site))
+
+    def _returned(self, execution: Execution, config: int) -> bool:
+        """Whether the launch returned; if not, say why."""
+        if execution.unsupported is not None:
+            return False
+        self.result.checks_run |= {"memory", "raises"}
+        if execution.error is None:
+            return True
+        check = "memory" if execution.fault else "raises"
+        self.add(check, _said(execution, execution.error), config, site(execution.error))
+        return False
+
+    def _difference(self, inputs: Inputs, outputs: Outputs, fill: Pattern = QUIET) -> _Change | None:
+        return self._changed(self.launch(inputs, fill=fill), outputs)
+
+    def _changed(self, execution: Execution, expected: Outputs, rule: str = UNCHANGED) -> _Change | None:
+        """Return how a launch differs from ``expected``; a launch that the lane cannot model differs in nothing."""
+        if execution.unsupported is not None:
+            return None
+        if execution.error is not None:
+            return _Change(_said(execution, execution.error), site(execution.error))
+        outputs, wrong = normalised(self.contract, execution.result)
+        message = wrong[0] if wrong else first_bit_error(outputs, expected, rule)
+        return None if message is None else _Change(message)
+
+    def _wants(self, *checks: str) -> bool:
+        return self.only is None or any(self.only == check or self.only.startswith(f"{check}:") for check in checks)
+
+
+@dataclass(frozen=True)
+class _Change:
+    """How a launch differs from what was expected; ``site`` where an exception came from."""
+
+    message: str
+    site: str = ""
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def _said(execution: Execution, error: Exception) -> str:
+    return str(error) if execution.fault else described(error)
+
+
+def normalised(contract: Contract[Any], result: Any) -> tuple[dict[str, Any], list[str]]:
+    """Return a launch's outputs by name, and what is wrong with their number or names."""
+    if isinstance(result, Mapping):
+        outputs = dict(result)
+    elif isinstance(result, torch.Tensor):
+        outputs = {contract.outputs[0]: result}
+    elif isinstance(result, list | tuple):
+        if len(result) != len(contract.outputs):
+            return {}, [f"returned {len(result)} outputs, the contract declares {list(contract.outputs)}"]
+        outputs = dict(zip(contract.outputs, result, strict=True))
+    else:
+        return {}, [f"returned {type(result).__name__}, the contract declares {list(contract.outputs)}"]
+    if set(outputs) != set(contract.outputs):
+        wrong = [f"outputs are {sorted(outputs)}, the contract declares {sorted(contract.outputs)}"]
+        return {name: outputs[name] for name in contract.outputs if name in outputs}, wrong
+    return outputs, []
+
+
+class _blamed_on:
+    """Turns an exception inside into a ContractError that says whose it is."""
+
+    def __init__(self, contract: Contract[Any], part: str, case: Any) -> None:
+        self.what = f"{part} of contract {contract.name} failed on {case!r}"
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, ContractError | MemoryError):
+            raise ContractError(f"{self.what}: {described(error)}") from error
