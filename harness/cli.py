@@ -1,0 +1,134 @@
+"""``python -m harness``: verify, list, show, case and new."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from harness.discover import SetupError, adapters, configured, load
+
+PASSED, FAULTY, UNUSABLE = 0, 1, 2
+
+EPILOG = "exit status: 0 all pass; 1 a fault, or a run that was untrusted, crashed or timed out; 2 nothing could run"
+
+
+def entry() -> None:
+    """Run the command line of this process and exit with its status."""
+    # the default action of SIGTERM would leave child processes behind
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    sys.exit(main(sys.argv[1:]))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command and return the exit status; a SetupError is one line on standard error and 2."""
+    options = _parser().parse_args(arguments)
+    command: Callable[[argparse.Namespace], int] = options.command
+    try:
+        return command(options)
+    except SetupError as error:
+        sys.stderr.write(f"harness: {error}\n")
+        return UNUSABLE
+    except KeyboardInterrupt:
+        sys.stderr.write("harness: interrupted\n")
+        return UNUSABLE
+
+
+def _modules(options: argparse.Namespace) -> tuple[list[str], Path]:
+    """The modules that ``options`` and the pytest configuration name, and the folder to find them in."""
+    named, folder = configured(Path.cwd())
+    return [*named, *options.module, *adapters(options.impl, options.adapter)], folder
+
+
+def _load(options: argparse.Namespace) -> None:
+    names, folder = _modules(options)
+    load(names, folder=folder)
+
+
+def _list(options: argparse.Namespace) -> int:
+    _load(options)
+    from harness import describe
+
+    sys.stdout.write(describe.listing())
+    return PASSED
+
+
+def _show(options: argparse.Namespace) -> int:
+    _load(options)
+    from harness import describe, selection
+
+    sys.stdout.write(describe.contract(selection.contract(options.contract)))
+    return PASSED
+
+
+def _case(options: argparse.Namespace) -> int:
+    _load(options)
+    from harness import replay
+
+    return FAULTY if replay.run(options.contract, options.case, impl=options.impl, write=sys.stdout.write) else PASSED
+
+
+def _new(options: argparse.Namespace) -> int:
+    from harness import scaffold
+
+    sys.stdout.writelines(f"{line}\n" for line in scaffold.write(options.name, Path.cwd()))
+    return PASSED
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from harness import verify
+
+    names, folder = _modules(options)
+    return PASSED if verify.run(options, names, folder) else FAULTY
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"wanted at least 1, got {number}")
+    return number
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m harness", description="Find faults in GPU kernels without a GPU.", epilog=EPILOG
+    )
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    registering = argparse.ArgumentParser(add_help=False)
+    registering.add_argument(
+        "--module", action="append", default=[], metavar="M", help="also import M, which registers kernels or contracts"
+    )
+    registering.add_argument("--adapter", metavar="NAME", help="also load somebody else's kernels, such as sglang")
+    registering.add_argument("--impl", metavar="NAME", help="only implementations called NAME or NAME-*")
+
+    verify = commands.add_parser("verify", parents=[registering], epilog=EPILOG, help="search for faults and report")
+    verify.add_argument("contracts", nargs="*", metavar="CONTRACT", help="default: all")
+    verify.add_argument("--examples", type=_positive, default=50, help="cases a pass (default: %(default)s)")
+    verify.add_argument("--seed", type=int, default=0, help="decides which cases are drawn (default: %(default)s)")
+    verify.add_argument("--no-pinned", action="store_true", help="leave the contracts' pinned cases out")
+    verify.add_argument("--known", type=Path, metavar="FILE", help="TOML file of known failures")
+    verify.add_argument("--out", type=Path, metavar="DIR", help="write report.md, records.jsonl and junit.xml here")
+    verify.add_argument("--jobs", type=_positive, default=1, help="child processes at a time (default: %(default)s)")
+    verify.add_argument(
+        "--timeout", type=float, default=600.0, metavar="SECONDS", help="for one implementation (default: %(default)s)"
+    )
+    verify.set_defaults(command=_verify)
+
+    listing = commands.add_parser("list", parents=[registering], help="contracts and who implements them")
+    listing.set_defaults(command=_list)
+
+    show = commands.add_parser("show", parents=[registering], help="what one contract promises")
+    show.add_argument("contract", metavar="CONTRACT")
+    show.set_defaults(command=_show)
+
+    case = commands.add_parser("case", parents=[registering], epilog=EPILOG, help="run one printed case again")
+    case.add_argument("contract", metavar="CONTRACT")
+    case.add_argument("case", metavar="CASE", help="as printed, such as 'Case(num_rows=1)'")
+    case.set_defaults(command=_case)
+
+    new = commands.add_parser("new", help="write a small kernel that passes, to be edited")
+    new.add_argument("name", metavar="NAME")
+    new.set_defaults(command=_new)
+    return parser

@@ -1,0 +1,134 @@
+"""pytest plugin: hardware markers, Hypothesis profiles, and ``contract`` and ``implementation`` for marked tests.
+
+Every project that has this distribution installed imports this module, so it imports nothing but pytest; the rest is
+loaded when a test asks for it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from harness.contract import Contract, Implementation
+    from harness.report.records import Record
+
+_PAIR = ("contract", "implementation")
+_MARKER = "conformance"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("kernel-harness")
+    group.addoption("--impl", metavar="NAME", help="run conformance tests on implementations NAME or NAME-* only")
+    group.addoption("--contract", metavar="NAME", action="append", help="run conformance tests of this contract only")
+    group.addoption("--known", metavar="FILE", type=Path, help="TOML file of known failures")
+    group.addoption("--require-gpu", action="store_true", help="a test that lacks its hardware is an error, not a skip")
+    parser.addini("conformance_modules", "modules that register contracts and implementations", "args", default=[])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    from harness.device.markers import MARKERS
+
+    config.addinivalue_line("markers", f"{_MARKER}: runs on every registered contract and implementation")
+    for name, description in MARKERS.items():
+        config.addinivalue_line("markers", f"{name}: {description}")
+    # Before Hypothesis' own plugin loads the profile; without the option Hypothesis stays unimported.
+    if config.getoption("hypothesis_profile", None):
+        from harness import profiles
+
+        profiles.register()
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Say what can run here, to projects that use the harness."""
+    if not (config.getini("conformance_modules") or any("harness.suites" in argument for argument in config.args)):
+        return None
+    from harness.device import TARGETS, detect
+
+    machine = detect()
+    present = {device.arch for device in machine.devices}
+    markers = [marker for marker, target in TARGETS.items() if target.arch in present]
+    runs = f"-m {' or '.join(markers)}" if markers else "every GPU test is skipped"
+    return f"kernel-harness: virtual GPU, {machine}: {runs}"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if metafunc.definition.get_closest_marker(_MARKER) is None:
+        return
+    names = [name for name in _PAIR if name in metafunc.fixturenames]
+    if not names:
+        return
+    pairs = _pairs(metafunc.config)
+    if "implementation" in names:
+        values = [pytest.param(*(pair[_PAIR.index(name)] for name in names), id=str(pair[1])) for pair in pairs]
+    else:
+        contracts = {contract.name: contract for contract, _ in pairs}
+        values = [pytest.param(contract, id=name) for name, contract in contracts.items()]
+    metafunc.parametrize(names, values)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    from harness.device.markers import MARKERS
+
+    wanted = [marker.name for marker in item.iter_markers() if marker.name in MARKERS]
+    if not wanted:
+        return
+    from harness.device import detect, unmet
+
+    reason = unmet(wanted, detect())
+    if reason is None:
+        return
+    if item.config.getoption("require_gpu"):
+        pytest.fail(f"{reason} (--require-gpu)", pytrace=False)
+    pytest.skip(reason)
+
+
+@pytest.fixture
+def conformance_records(
+    request: pytest.FixtureRequest, contract: Contract[Any], implementation: Implementation
+) -> list[Record]:
+    """Search for faults of ``implementation`` in a child process; one record for each check of ``contract``.
+
+    The Hypothesis profile says how many cases, ``--known`` names a file of known failures.
+    """
+    from harness import isolate, profiles
+
+    config = request.config
+    known: Path | None = config.getoption("known")
+    job = isolate.Job(
+        contract=contract.name,
+        implementation=implementation.name,
+        modules=tuple(_modules(config)),
+        folder=str(config.rootpath),
+        examples=profiles.examples(config.getoption("hypothesis_profile", None)),
+        known=None if known is None else str(known.resolve()),
+    )
+    return isolate.run([job], children=1)
+
+
+def _modules(config: pytest.Config) -> list[str]:
+    from harness import discover
+
+    return [*config.getini("conformance_modules"), *discover.adapters(config.getoption("impl"))]
+
+
+def _pairs(config: pytest.Config) -> list[tuple[Contract[Any], Implementation]]:
+    """Load what is registered, once, and return what ``--contract`` and ``--impl`` leave; never nothing."""
+    pairs = config.stash.get(_PAIRS, None)
+    if pairs is None:
+        from harness import discover, selection
+
+        try:
+            discover.load(_modules(config), folder=config.rootpath)
+            pairs = selection.pairs(config.getoption("contract") or (), config.getoption("impl"))
+        except discover.SetupError as error:
+            raise pytest.UsageError(str(error)) from error
+        config.stash[_PAIRS] = pairs
+    return pairs
+
+
+_PAIRS = pytest.StashKey["list[tuple[Contract[Any], Implementation]]"]()

@@ -1,0 +1,91 @@
+"""The result of one run as every report shows it: grouped by implementation, with commands that replay its faults."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from harness.report.records import FaultRecord, Record, Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unit:
+    """All records of one implementation of one contract, in the order they came."""
+
+    contract: str
+    implementation: str
+    records: tuple[Record, ...]
+
+    @property
+    def verdict(self) -> str:
+        """The worst verdicts, each once: ``"PASS"``, ``"FAIL, TIMEOUT"``, ``"KNOWN"``."""
+        present = {record.verdict for record in self.records}
+        bad = [verdict for verdict in Verdict if verdict in present and not verdict.good]
+        if not bad:
+            return str(Verdict.KNOWN if Verdict.KNOWN in present else Verdict.PASS)
+        return ", ".join(bad)
+
+    @property
+    def examples(self) -> int:
+        """The most cases that any check saw."""
+        return max((record.examples for record in self.records), default=0)
+
+    @property
+    def seconds(self) -> float:
+        """Time of the whole unit."""
+        return max((record.seconds for record in self.records), default=0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """Records of one run and what they were made with.
+
+    ``environment`` holds versions and the seed; ``options`` are the command-line arguments, modules and adapters,
+    without which a fault does not replay.
+    """
+
+    records: tuple[Record, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def good(self) -> bool:
+        """Whether something ran and every verdict lets a run exit 0."""
+        return bool(self.records) and all(record.verdict.good for record in self.records)
+
+    @property
+    def units(self) -> tuple[Unit, ...]:
+        """The records by contract and implementation, sorted; checks keep their order."""
+        by_unit = sorted(self.records, key=_unit)
+        return tuple(
+            Unit(contract=contract, implementation=implementation, records=tuple(group))
+            for (contract, implementation), group in groupby(by_unit, key=_unit)
+        )
+
+    def headline(self) -> str:
+        """One sentence: ``"3 implementations, 41 checks: 2 faults in 1 implementation (73 s)"``."""
+        units = self.units
+        bad = [unit for unit in units if any(not record.verdict.good for record in unit.records)]
+        faults = sum(len(record.faults) for record in self.records if not record.verdict.good)
+        others = sorted({record.verdict for record in self.records if not record.verdict.good} - {Verdict.FAIL})
+        found = [_count(faults, "fault")] if faults else []
+        found += [str(verdict) for verdict in others]
+        result = f"{', '.join(found) or 'failures'} in {_count(len(bad), 'implementation')}" if bad else "all pass"
+        size = f"{_count(len(units), 'implementation')}, {_count(len(self.records), 'check')}"
+        return f"{size}: {result} ({self.seconds:.0f} s)"
+
+    def replay(self, record: Record, fault: FaultRecord) -> str:
+        """Return the shell command that runs the case of ``fault`` again."""
+        command = ["python", "-m", "harness", "case", record.contract, fault.case, "--impl", record.implementation]
+        return shlex.join([*command, *self.options])
+
+
+def _unit(record: Record) -> tuple[str, str]:
+    return record.contract, record.implementation
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,1 @@
+"""Suites that run on whatever is registered: ``pytest --pyargs harness.suites``."""

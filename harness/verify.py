@@ -1,0 +1,121 @@
+"""The ``verify`` command: every chosen implementation in a child of its own, progress meanwhile, reports at the end."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TextIO
+
+from harness import isolate, known_file, selection
+from harness.discover import SetupError, load
+from harness.report import jsonl, junit, markdown, table
+from harness.report.records import Record
+from harness.report.summary import Summary, Unit
+
+REPORTS = {"report.md": markdown, "records.jsonl": jsonl, "junit.xml": junit}
+
+
+def run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> bool:
+    """Run what ``options`` choose, print the result, write reports into ``--out``; returns whether all is well.
+
+    Raises SetupError before anything runs for an unknown name, a module that does not load, or an ``--out`` that
+    cannot be written.
+    """
+    load(modules, folder=folder)
+    if options.known is not None:
+        known_file.read(options.known)
+    jobs = [
+        isolate.Job(
+            contract=contract.name,
+            implementation=implementation.name,
+            modules=tuple(modules),
+            folder=str(folder),
+            examples=options.examples,
+            seed=options.seed,
+            pinned=not options.no_pinned,
+            known=None if options.known is None else str(options.known.resolve()),
+        )
+        for contract, implementation in selection.pairs(options.contracts, options.impl)
+    ]
+    out = None if options.out is None else _folder(options.out)
+    began = time.monotonic()
+    with_progress = _Progress(sys.stderr, len(jobs))
+    records = isolate.run(
+        jobs,
+        children=options.jobs,
+        deadline=options.timeout,
+        on_progress=with_progress.update,
+        on_done=with_progress.done,
+    )
+    summary = Summary(
+        records=tuple(records),
+        environment=environment(options.seed),
+        options=tuple(argument for module in options.module for argument in ("--module", module)),
+        seconds=time.monotonic() - began,
+    )
+    sys.stdout.write(table.render(summary))
+    if out is not None:
+        for name, report in REPORTS.items():
+            (out / name).write_text(report.render(summary))
+        sys.stdout.write(f"reports: {', '.join(str(out / name) for name in REPORTS)}\n")
+    return summary.good
+
+
+def environment(seed: int) -> dict[str, str]:
+    """Return what a run depends on: versions, the platform and the seed."""
+    found = {"python": platform.python_version()}
+    for distribution in ("kernel-harness", "torch", "triton", "hypothesis", "numpy"):
+        try:
+            found[distribution] = version(distribution)
+        except PackageNotFoundError:
+            # the harness itself may run from a source tree; the others are imported by now
+            found[distribution] = "not installed"
+    return {**found, "platform": f"{platform.system()} {platform.machine()}", "seed": str(seed)}
+
+
+def _folder(out: Path) -> Path:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SetupError(f"--out {out}: {error.strerror}") from error
+    if not os.access(out, os.W_OK):
+        raise SetupError(f"--out {out}: not writable")
+    return out
+
+
+class _Progress:
+    """Says what runs: one line that is rewritten on a terminal, one line an implementation elsewhere."""
+
+    def __init__(self, stream: TextIO, jobs: int) -> None:
+        self._stream = stream
+        self._left = jobs
+        self._terminal = stream.isatty()
+        self._shown = 0.0
+
+    def update(self, progress: isolate.Progress) -> None:
+        """Show the case that a child is about to run, on a terminal and not more often than an eye follows."""
+        now = time.monotonic()
+        if not self._terminal or now - self._shown < 0.1:
+            return
+        self._shown = now
+        job = progress.job
+        text = f"{job.contract} {job.implementation}: {progress.phase}, {progress.done} cases done, {self._left} left"
+        self._stream.write(f"\r\x1b[K{text[: os.get_terminal_size(self._stream.fileno()).columns - 1]}")
+        self._stream.flush()
+
+    def done(self, job: isolate.Job, records: list[Record]) -> None:
+        """Show how one implementation ended."""
+        self._left -= 1
+        unit = Unit(contract=job.contract, implementation=job.implementation, records=tuple(records))
+        clear = "\r\x1b[K" if self._terminal else ""
+        self._stream.write(
+            f"{clear}{unit.contract} {unit.implementation}: {unit.verdict}, "
+            f"{unit.examples} cases in {unit.seconds:.1f} s, {self._left} left\n"
+        )
+        self._stream.flush()

@@ -1,0 +1,139 @@
+"""What every shipped contract must give: reachable corners, blind oracles, budgets that oracles keep."""
+
+import pytest
+import torch
+from hypothesis import find, settings
+
+from harness.cases import parse
+from harness.poison import HUGE, NAN
+from tests.unit.contract_cases import NAMES, build, complaints, contract, drawn, oracles, same
+
+TAGS = {
+    "merge_attn_states": {
+        "several parts", "empty part", "empty row", "fp16", "float32", "NaN in outs", "NaN in lses",
+        "outs non-contiguous", "lses non-contiguous", "lse one wins", "lse high", "lse low",
+    },
+    "mxfp4_moe": {
+        "no tokens", "invalid id -1", "id >= num_experts", "id INT32_MIN", "id past 32 bits", "padded token",
+        "one expert twice", "unrouted expert", "int64 ids", "fp16", "uint8 scales", "float32 scales",
+        "lowest scales", "highest scales", "quiet rows", "hidden rows padded_rows", "hidden rows transposed",
+        "hidden rows offset", "hidden rows step", "clamp", "routed scaling", "NaN in hidden_states",
+        "NaN in w13_scale", "NaN in w2_scale", "NaN in topk_weights",
+    },
+    "sparse_mla_decode": {
+        "sink", "sink=-inf", "sink=+inf", "head_dim_v<512", "softmax_scale given", "huge scores", "extra cache",
+        "extra page size", "row without tokens", "all codes", "subnormal codes", "lowest scales", "highest scales",
+        "nan code", "nan scale", "nan rope", "nan query", "overflow", "q non-contiguous", "invalid index -1",
+        "index >= pool", "index INT32_MIN", "index past 32 bits", "int64 indices", "duplicates", "topk_length",
+        "length < topk", "length <= 0", "length > topk", "uint8 cache", "page padding", "far pages",
+        "pages out of order",
+    },
+}  # fmt: skip
+REGIONS = {
+    "merge_attn_states": {"empty part", "outs padding", "lses padding"},
+    "mxfp4_moe": {"invalid slot weights", "unrouted experts", "rows of padded tokens", "hidden row padding"},
+    "sparse_mla_decode": {
+        "index lanes past the length", "page padding", "unused pages", "unreferenced tokens", "token pad bytes",
+        "q padding",
+    },
+}  # fmt: skip
+
+each_contract = pytest.mark.parametrize("name", NAMES)
+
+
+@each_contract
+def test_every_feature_is_reached_in_300_cases(name):
+    found = frozenset().union(*(contract(name).features(case) for case in drawn(name, 300)))
+    assert found == TAGS[name]
+
+
+@each_contract
+def test_the_simplest_case_has_no_features(name):
+    simplest = find(contract(name).cases(), lambda case: True, settings=settings(database=None, derandomize=True))
+    assert contract(name).features(simplest) == frozenset()
+
+
+@each_contract
+def test_every_region_of_don_t_care_content_is_built(name):
+    found = set().union(*(build(contract(name), case)[1] for case in drawn(name, 300)))
+    assert found == REGIONS[name]
+
+
+@each_contract
+def test_the_oracle_in_the_kernel_s_dtypes_is_within_its_own_budget(name):
+    of = contract(name)
+    for case in (*drawn(name, 200), *of.pinned):
+        inputs, _ = build(of, case)
+        expected = oracles(of, inputs)
+        assert complaints(of, expected.low, expected) == [], case
+
+
+@each_contract
+@pytest.mark.parametrize("pattern", [NAN, HUGE], ids=lambda pattern: pattern.name)
+def test_the_oracle_does_not_see_content_that_may_be_anything(name, pattern):
+    of = contract(name)
+    for case in (*drawn(name, 200), *of.pinned):
+        quiet, loud = of.oracle(**build(of, case)[0]), of.oracle(**build(of, case, pattern)[0])
+        assert same(quiet, loud), case
+
+
+@each_contract
+def test_magnitudes_cover_every_finite_value(name):
+    of = contract(name)
+    for case in drawn(name, 100):
+        expected = oracles(of, build(of, case)[0])
+        for output, high in expected.high.items():
+            magnitude = expected.magnitude[output].broadcast_to(high.shape)
+            assert ((magnitude >= high.abs() * (1 - 1e-12)) | ~high.isfinite()).all(), case
+
+
+@each_contract
+def test_relations_hold_for_the_oracle(name):
+    of = contract(name)
+    applied = set()
+    for case in drawn(name, 60):
+        inputs, _ = build(of, case)
+        expected = oracles(of, inputs)
+        for relation in of.relations:
+            changed = relation.transform(case, build(of, case)[0])
+            if changed is not None:
+                applied.add(relation.name)
+                moved = oracles(of, changed)
+                for output, high in relation.expect(case, expected.high).items():
+                    torch.testing.assert_close(moved.high[output], high, rtol=1e-9, atol=0, equal_nan=True)
+    assert applied == {relation.name for relation in of.relations}
+
+
+@each_contract
+def test_a_printed_case_is_read_back(name):
+    of = contract(name)
+    for case in (*drawn(name, 50), *of.pinned):
+        assert parse(of, repr(case)) == case
+
+
+@each_contract
+def test_a_case_has_the_same_bits_every_time(name):
+    of = contract(name)
+    for case in drawn(name, 30):
+        first, second = build(of, case)[0], build(of, case)[0]
+        assert first.keys() == second.keys()
+        for argument, value in first.items():
+            if isinstance(value, torch.Tensor):
+                raw = [t.contiguous().view(torch.uint8) for t in (value, second[argument])]
+                assert torch.equal(*raw), argument
+
+
+@each_contract
+def test_rejections_change_the_argument_they_name(name):
+    of = contract(name)
+    rejections = of.rejects()
+    assert len({rejection.label for rejection in rejections}) == len(rejections)
+    for rejection in rejections:
+        assert rejection.argument in rejection.inputs()
+
+
+@each_contract
+def test_workloads_are_cases_of_the_contract(name):
+    of = contract(name)
+    assert of.workloads
+    assert {type(case) for case in of.workloads} == {type(of.pinned[0])}
