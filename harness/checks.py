@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from harness.compare import bits
+from harness.compare import INTEGER_OF_SIZE
 from harness.contract import Inputs, Outputs, Relation
 
 #: Caches above this size are left alone: a copy of a lazily committed pool would commit it.
@@ -21,18 +21,19 @@ def permuted_rows(name: str, *, arguments: Iterable[str], outputs: Iterable[str]
     The permutation follows from the case and is never the identity.  Arguments that are None stay None; other
     outputs must not change.  Says nothing about cases with fewer than two rows.
     """
-    permuted, moved = tuple(arguments), frozenset(outputs)
+    permuted, followers = tuple(arguments), frozenset(outputs)
 
     def transform(case: Any, inputs: Inputs) -> Inputs | None:
         given = [inputs[argument] for argument in permuted if inputs[argument] is not None]
         if not given or len(given[0]) < 2:
             return None
         order = _permutation(case, len(given[0]), given[0].device)
-        return {key: value[order] if key in permuted and value is not None else value for key, value in inputs.items()}
+        moved = {key: _rows(inputs[key], order) for key in permuted if inputs[key] is not None}
+        return {**inputs, **moved}
 
     def expect(case: Any, first: Outputs) -> Outputs:
         return {
-            key: tensor[_permutation(case, len(tensor), tensor.device)] if key in moved else tensor
+            key: _rows(tensor, _permutation(case, len(tensor), tensor.device)) if key in followers else tensor
             for key, tensor in first.items()
         }
 
@@ -52,8 +53,12 @@ def renamed_pages(name: str, *, cache: str, ids: str, tokens: bool) -> Relation[
         if pages is None or len(pages) < 2 or _span(pages) > COPY_BYTES:
             return None
         order = _permutation(case, len(pages), pages.device)
-        moved = torch.empty_strided(pages.shape, pages.stride(), dtype=pages.dtype, device=pages.device)
-        moved.view(torch.uint8)[order] = bits(pages.view(torch.uint8))
+        # whole pages, padding included, also for the last one: an allocation has no shorter page
+        size = max(len(pages) * pages.stride(0) * pages.element_size(), _span(pages))
+        storage = torch.zeros(size, dtype=torch.uint8, device=pages.device)
+        moved = storage.view(pages.dtype).as_strided(pages.shape, pages.stride())
+        integer = INTEGER_OF_SIZE[pages.element_size()]
+        moved.view(integer)[order] = pages.view(integer)
         unit = pages.shape[1] if tokens else 1
         old = inputs[ids].long()
         valid = (old >= 0) & (old < len(pages) * unit)
@@ -77,6 +82,10 @@ def retyped(name: str, *, argument: str, dtype: torch.dtype) -> Relation[Any]:
         return {**inputs, argument: value.to(dtype)}
 
     return Relation(name=name, transform=transform)
+
+
+def _rows(tensor: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
+    return tensor.view(INTEGER_OF_SIZE[tensor.element_size()])[order].view(tensor.dtype)
 
 
 def _permutation(case: Any, length: int, device: torch.device) -> torch.Tensor:

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 
 import torch
 
-_INTEGER_OF_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+#: Bytes of an element -> the dtype that holds its bits; indexing is not implemented for every 8-bit float.
+INTEGER_OF_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def bits(tensor: torch.Tensor) -> torch.Tensor:
     """Return the elements of ``tensor`` as integers of the same size, contiguous, in the same shape."""
-    return tensor.detach().contiguous().view(_INTEGER_OF_SIZE[tensor.element_size()])
+    return tensor.detach().contiguous().view(INTEGER_OF_SIZE[tensor.element_size()])
 
 
 def is_nan(tensor: torch.Tensor) -> torch.Tensor:

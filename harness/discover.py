@@ -71,7 +71,7 @@ def adapters(impl: str | None = None, adapter: str | None = None) -> list[str]:
     there = {module.name for module in pkgutil.iter_modules([str(Path(__file__).parent / "adapters")])}
     if adapter is not None and adapter not in there:
         raise SetupError(f"no adapter {adapter!r}; there are: {', '.join(sorted(there))}")
-    wanted = {adapter, (impl or "").partition("-")[0]} & there
+    wanted = there & {adapter or "", (impl or "").partition("-")[0]}
     return [f"harness.adapters.{name}" for name in sorted(wanted)]
 
 

@@ -23,10 +23,12 @@ DRAWN_PER_RUN = 4
 #: Runs that every feature gets, and the draws that finding cases for them may take.
 RARE_RUNS = 3
 RARE_DRAWS = 400
+#: Runs that shrinking one fault may take.
+SHRINK_RUNS = 200
 #: Faults of one check after which looking for more of them is given up.
-FAULTS_PER_CHECK = 8
-#: Runs that a fault's feature must survive: this many cases without it that do not fail show that it matters.
-DROP_RUNS = 8
+FAULTS_PER_CHECK = 12
+#: Cases with fewer features than a fault's that are tried: if none of them fails, the features matter.
+DROP_RUNS = 12
 
 Condition = Callable[[Any], bool]
 
@@ -35,7 +37,7 @@ Condition = Callable[[Any], bool]
 class Fault:
     """What remains of violations after shrinking: check, features and message of the smallest case found.
 
-    ``case`` is the contract's Case, or a string for an illegal call; ``site`` is where its exception came from.
+    ``case`` is the contract's Case, or a string for an illegal call; ``site`` is its cause, if known.
     """
 
     check: str
@@ -74,6 +76,7 @@ class Hunt:
     _results: dict[str, CaseResult] = field(default_factory=dict)
     _shrunk: dict[tuple[str, str], CaseResult] = field(default_factory=dict)
     _features: dict[str, frozenset[str]] = field(default_factory=dict)
+    _origins: dict[str, tuple[Any, int, int]] = field(default_factory=dict)
     _drawn: Counter[str] = field(default_factory=Counter)
     _ran: Counter[str] = field(default_factory=Counter)
 
@@ -169,33 +172,29 @@ class Hunt:
 
         ``seed`` and ``draws`` are those of the pass that found ``case``.
         """
-        until = time.monotonic() + self.shrink_seconds
+        until, runs = time.monotonic() + self.shrink_seconds, iter(range(SHRINK_RUNS))
+
+        def allowed() -> bool:
+            return not self._is_late() and time.monotonic() < until and next(runs, None) is not None
 
         def fails(candidate: Any) -> bool:
-            return self._violation(candidate, violation, until) is not None
+            return self._violation(candidate, violation, allowed) is not None
 
         smallest = self._smaller(case, fails, seed, draws)
-        while features := self._features_of(smallest):
-            tries = iter(range(DROP_RUNS))
-
-            def fails_with_less(candidate: Any, features: frozenset[str] = features, tries: Any = tries) -> bool:
-                if not self._features_of(candidate) < features:
-                    return False
-                if next(tries, None) is None:
-                    raise _PassOver
-                return fails(candidate)
-
-            seed, draws = self.random.getrandbits(64), DROP_RUNS * DRAWN_PER_RUN
-            simpler = self._find(fails_with_less, seed, draws, Phase.generate)
-            if simpler is None:
-                break
+        while simpler := self._simpler(self._features_of(smallest), fails):
             bound = self._features_of(simpler)
 
             def fails_within(candidate: Any, bound: frozenset[str] = bound) -> bool:
                 return self._features_of(candidate) <= bound and fails(candidate)
 
-            smallest = self._smaller(simpler, fails_within, seed, draws)
-        return _fault(self._violation(smallest, violation, until) or violation, self._features_of(smallest), smallest)
+            smallest = self._smaller(simpler, fails_within, *self._origins[repr(simpler)][1:])
+        return _fault(self._violation(smallest, violation, allowed) or violation, self._features_of(smallest), smallest)
+
+    def _simpler(self, features: frozenset[str], fails: Condition) -> Any:
+        """Return a case drawn before that fails too and has fewer of the features, or None."""
+        fewer = [case for text, (case, _, _) in self._origins.items() if self._features[text] < features]
+        fewer.sort(key=lambda case: (len(self._features_of(case)), len(repr(case))))
+        return next((case for case in fewer[:DROP_RUNS] if fails(case)), None)
 
     def _smaller(self, case: Any, fails: Condition, seed: int, draws: int) -> Any:
         """Return the smallest case that ``fails``, shrunk from ``case``, which ``seed`` leads to within ``draws``."""
@@ -225,6 +224,9 @@ class Hunt:
         last: list[Any] = []
 
         def noting(case: Any) -> bool:
+            if Phase.shrink not in phases:
+                self._features_of(case)
+                self._origins.setdefault(repr(case), (case, seed, draws))
             if condition(case):
                 last[:] = [case]
                 return True
@@ -252,14 +254,14 @@ class Hunt:
             self.known.note(case, (violation.check for violation in result.violations))
         return self._results[text]
 
-    def _violation(self, case: Any, like: Violation, until: float) -> Violation | None:
-        """Return the unexplained violation of the same check on ``case``; None without running it when time is up."""
+    def _violation(self, case: Any, like: Violation, allowed: Callable[[], bool]) -> Violation | None:
+        """Return the unexplained violation of the same check on ``case``; None if it must run and is not allowed."""
         if self.known.quarantines(case):
             return None
         text, key = repr(case), (repr(case), f"{like.check} {like.config}")
         result = self._results.get(text) or self._shrunk.get(key)
         if result is None:
-            if time.monotonic() > until or self._is_late():
+            if not allowed():
                 return None
             self.progress("shrink", text, self.cases)
             result = check_case(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
@@ -18,8 +19,11 @@ from harness.report.records import FaultRecord, Record, Verdict
 
 #: Share of a job's time after which its search starts no new case, so that what it found is reported.
 SOFT_SHARE = 0.85
-#: Lines of a dead child's error output that are shown.
+#: How much of a dead child's output is looked at, and how many lines of it are shown.
+TAIL_BYTES = 2**16
 TAIL_LINES = 12
+#: Seconds a child has to write where it was before it is killed.
+GRACE_SECONDS = 3.0
 #: The check id of records about the child process itself.
 PROCESS = "process"
 
@@ -193,7 +197,7 @@ class _Child:
             return self._ended_early(Verdict.CRASH, f"{self.failure or _exit(status)}", now, tail)
         late = now >= self.started + self.deadline
         reason = f"not done after {self.deadline:.0f} s" if late else f"no progress for {self.silence:.0f} s"
-        return self._ended_early(Verdict.TIMEOUT, reason, now, "")
+        return self._ended_early(Verdict.TIMEOUT, reason, now, tail)
 
     def _ended_early(self, verdict: Verdict, reason: str, now: float, tail: str) -> list[Record]:
         """One record for the process, and one for each check of which a fault was found before."""
@@ -222,7 +226,11 @@ class _Child:
 
 
 def _kill(process: subprocess.Popen[Any]) -> None:
-    if process.poll() is None:
+    """End a process and its group; SIGABRT first, on which faulthandler writes where it was."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGABRT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE_SECONDS)
         os.killpg(process.pid, signal.SIGKILL)
 
 
@@ -236,5 +244,11 @@ def _exit(status: int) -> str:
 
 
 def _tail(output: IO[bytes]) -> str:
-    output.seek(max(0, output.seek(0, os.SEEK_END) - 4096))
-    return "\n".join(output.read().decode(errors="replace").splitlines()[-TAIL_LINES:])
+    """Return the innermost frames where the interpreter died, or else the last lines of the output."""
+    output.seek(max(0, output.seek(0, os.SEEK_END) - TAIL_BYTES))
+    text = output.read().decode(errors="replace")
+    lines = text.splitlines()
+    died = text.rfind("Fatal Python error")
+    if died < 0:
+        return "\n".join(lines[-TAIL_LINES:])
+    return "\n".join(text[died:].splitlines()[:TAIL_LINES])

@@ -17,7 +17,8 @@ class ContractError(Exception):
 class Violation:
     """One check failing on one case, under one autotune configuration.
 
-    ``site`` says where an exception came from, the same for every case that meets it; empty without an exception.
+    ``site`` names the cause where the check knows it, the same for every case that meets it: the line an exception
+    came from, or the poisoned region.  Empty otherwise.
     ``case`` is set only where no Case object exists.
     """
 

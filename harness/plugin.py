@@ -28,13 +28,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("conformance_modules", "modules that register contracts and implementations", "args", default=[])
 
 
+def _in_use(config: pytest.Config) -> bool:
+    """Whether this project asked for the harness: elsewhere a marker called ``gpu`` means what that project says."""
+    return bool(config.getini("conformance_modules")) or any("harness.suites" in argument for argument in config.args)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    from harness.device.markers import MARKERS
-
     config.addinivalue_line("markers", f"{_MARKER}: runs on every registered contract and implementation")
-    for name, description in MARKERS.items():
-        config.addinivalue_line("markers", f"{name}: {description}")
+    if _in_use(config):
+        from harness.device.markers import MARKERS
+
+        for name, description in MARKERS.items():
+            config.addinivalue_line("markers", f"{name}: {description}")
     # Before Hypothesis' own plugin loads the profile; without the option Hypothesis stays unimported.
     if config.getoption("hypothesis_profile", None):
         from harness import profiles
@@ -43,8 +49,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    """Say what can run here, to projects that use the harness."""
-    if not (config.getini("conformance_modules") or any("harness.suites" in argument for argument in config.args)):
+    """Say what can run here."""
+    if not _in_use(config):
         return None
     from harness.device import TARGETS, detect
 
@@ -72,6 +78,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    if not _in_use(item.config):
+        return
     from harness.device.markers import MARKERS
 
     wanted = [marker.name for marker in item.iter_markers() if marker.name in MARKERS]
@@ -120,13 +128,16 @@ def _pairs(config: pytest.Config) -> list[tuple[Contract[Any], Implementation]]:
     """Load what is registered, once, and return what ``--contract`` and ``--impl`` leave; never nothing."""
     pairs = config.stash.get(_PAIRS, None)
     if pairs is None:
-        from harness import discover, selection
+        from harness import discover, known_file, selection
 
         try:
+            if config.getoption("known"):
+                known_file.read(config.getoption("known"))
             discover.load(_modules(config), folder=config.rootpath)
             pairs = selection.pairs(config.getoption("contract") or (), config.getoption("impl"))
         except discover.SetupError as error:
-            raise pytest.UsageError(str(error)) from error
+            # shown as this line alone, without a traceback
+            raise pytest.Collector.CollectError(str(error)) from error
         config.stash[_PAIRS] = pairs
     return pairs
 

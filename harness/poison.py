@@ -25,8 +25,9 @@ class Pattern:
 QUIET = Pattern("quiet", 0x00, 0.0, 0)
 #: 0xFF is NaN in e4m3, e5m2, e8m0 and, doubled, in bfloat16; ids point far outside.
 NAN = Pattern("nan", 0xFF, float("nan"), INT32_MAX)
-#: 0x7E is finite and large in every 8-bit format, about 8e37 as bfloat16; ids are the usual "nowhere".
-HUGE = Pattern("huge", 0x7E, 3.0e38, -1)
+#: 0x7B is finite in every 8-bit format and near the top of both E4M3 and E5M2, where 0x7E is already NaN; doubled
+#: it is 1.3e36 as bfloat16; ids are the usual "nowhere".
+HUGE = Pattern("huge", 0x7B, 3.0e38, -1)
 PATTERNS = (QUIET, NAN, HUGE)
 
 

@@ -11,6 +11,7 @@ from harness import cases, selection
 from harness.contract import Contract, Implementation
 from harness.discover import SetupError
 from harness.outcome import CaseResult, ContractError
+from harness.report.summary import counted
 from harness.run import check_case, check_rejections
 
 _REJECTION = re.compile(r"\s*Rejection\(label=(?P<quote>['\"])(?P<label>.*?)(?P=quote)")
@@ -43,7 +44,8 @@ def _result(owner: Contract[Any], implementation: Implementation, text: str) -> 
     """The result of one replay, and what ran, in words."""
     if (match := _REJECTION.match(text)) is None:
         result = check_case(owner, implementation, cases.parse(owner, text))
-        return result, f"{len(result.checks_run)} checks, {result.configs} configurations"
+        ran = f"{counted(len(result.checks_run), 'check')}, {counted(result.configs, 'configuration')}"
+        return result, ran
     check = f"rejects:{match['label']}"
     result = check_rejections(owner, implementation)
     if check not in result.checks_run:

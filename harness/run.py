@@ -37,7 +37,7 @@ def check_case(
     if first is None:
         return trial.result
     trial.run_oracles()
-    outputs = trial.judge(first)
+    outputs = trial.judge(first, config or 0)
     for other in trial.other_configs(first, fixed=config is not None, every=every_config):
         trial.judge_config(other)
     if outputs is None:

@@ -14,8 +14,8 @@ from harness.hunt import Fault, Hunt
 from harness.lanes import Lane, VirtualLane
 from harness.report.records import FaultRecord, Record, Verdict
 
-#: Seconds that shrinking one fault may take; what is smallest by then is reported.
-SHRINK_SECONDS = 20.0
+#: Seconds that shrinking one fault may take, for slow cases; what is smallest by then is reported.
+SHRINK_SECONDS = 60.0
 
 
 def _ignore(*args: object) -> None:

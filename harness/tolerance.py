@@ -62,16 +62,17 @@ class Budget:
     at ``high``, halved, and rows along ``axis`` (``axis=None``: each element is a row, for a scalar per row such as
     an lse), three rules must hold:
 
-    *row budget*, each element: ``|error| <= factor * (max_row(own) + 2 u_acc S) + half_ulp``.  2 u_acc covers an
-    accumulation in another order or with truncation (``accumulate``); with the default factor that is 4 u S.  In rows
-    shorter than 16 ``own`` may be small by luck, so u_out S, the worst case of operands rounded to the output dtype,
-    is added inside the brackets.
+    *row budget*, each element: ``|error| <= factor * (max_row(own) + a S) + half_ulp``.  ``a = sqrt(steps / 2) u_acc``
+    covers an accumulation in ``accumulate`` in another order: n additions one after the other to a growing sum have a
+    standard deviation of 0.24 sqrt(n) u S, of which ``factor * a`` is six; tensor cores that truncate stay below too.
+    With the defaults it is 4 u S.  In rows shorter than 16 ``own`` may be small by luck, so u_out S, the worst case of
+    operands rounded to the output dtype, is added inside the brackets.
 
-    *row norm*, each row of 16 and more: the same in the 2-norm, ``|error|_2 <= factor * (|own|_2 + 2 u_acc |S|_2) +
+    *row norm*, each row of 16 and more: the same in the 2-norm, ``|error|_2 <= factor * (|own|_2 + a |S|_2) +
     |half_ulp|_2`` (the triangle inequality over the terms above): a diffuse error cannot hide below the row's maximum.
 
     *gain*, the tensor: the least-squares slope g of ``error`` on ``high``, each row scaled by 1 / |S|_2 so that a
-    loud row counts no more than a quiet one.  ``|g| <= factor * (|g_own| + 2 u_acc <|high|, S> / <high, high>) +
+    loud row counts no more than a quiet one.  ``|g| <= factor * (|g_own| + a <|high|, S> / <high, high>) +
     max(6 u_out / sqrt(3 n), t se)``, where n is the effective number of distinct rows, u / sqrt(3) bounds the standard
     deviation of one rounding shared by a whole row, se is the standard error of g from the scatter between distinct
     rows and t the quantile of Student's distribution with n - 1 degrees of freedom that 6 is of the normal one.
@@ -80,19 +81,24 @@ class Budget:
     NaN and infinities must be where ``high`` has them and have its sign.  Where ``low`` is not finite (the kernel's
     own range overflows) its value is right too, and so is an infinity within the budget of the largest finite number.
 
-    A different ``factor`` needs ``because``: ValueError without.  Nothing here depends on the environment.
+    ``steps`` is the number of tiles or splits that are summed one after the other; more need no excuse, they are a
+    fact of the shape.  A different ``factor`` needs ``because``: ValueError without.  Nothing here depends on the
+    environment.
     """
 
     factor: float = 2.0
     because: str = ""
     axis: int | None = -1
     accumulate: torch.dtype = torch.float32
+    steps: int = 8
 
     def __post_init__(self) -> None:
         if not self.factor > 0:
             raise ValueError(f"factor must be positive, got {self.factor}")
         if self.factor != type(self).factor and not self.because.strip():
             raise ValueError(f"factor={self.factor} instead of {type(self).factor} needs because='...'")
+        if self.steps < 1:
+            raise ValueError(f"steps must be at least 1, got {self.steps}")
         if not self.accumulate.is_floating_point:
             raise ValueError(f"accumulate must be a floating dtype, got {self.accumulate}")
 
@@ -179,7 +185,7 @@ class _Sample:
     @property
     def unit(self) -> float:
         """Relative error that accumulation may add to the magnitude."""
-        return torch.finfo(self.budget.accumulate).eps
+        return math.sqrt(self.budget.steps / 2) * torch.finfo(self.budget.accumulate).eps / 2
 
     @property
     def both(self) -> torch.Tensor:

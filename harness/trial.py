@@ -118,7 +118,8 @@ class Trial:
                 change := self._difference(self.inputs(Poison(pattern, only=region)), outputs)
             ):
                 explained = True
-                self.add(check, f"with {pattern.name} content in {region!r}: {change}", site=change.site)
+                # the region is the cause: more of the same on other cases is the same fault
+                self.add(check, f"with {pattern.name} content in {region!r}: {change}", site=check)
         if not explained and not self.result.of("poison:several"):
             held = ", ".join(repr(region) for region in regions.values()) or "no region"
             self.add("poison:several", f"with {pattern.name} content in {held} and in new memory together: {combined}")

@@ -39,6 +39,18 @@ def _clamp(length, topk):
 
 
 @triton.jit
+def _unit_exponent(mass):
+    """Return the biased exponent of the power of two that brings ``mass`` into [1/2, 1); that of 1 for a mass of 0."""
+    exponent = (mass.to(tl.int32, bitcast=True) >> 23) & 255
+    return tl.where(mass == 0.0, 127, tl.maximum(253 - exponent, 1))
+
+
+@triton.jit
+def _power_of_two(biased_exponent):
+    return (biased_exponent << 23).to(tl.float32, bitcast=True)
+
+
+@triton.jit
 def _load_q(row_ptr, in_heads, FIRST: tl.constexpr, WIDTH: tl.constexpr):
     dim = FIRST + tl.arange(0, WIDTH)
     return tl.load(row_ptr[:, None] + dim[None, :], mask=in_heads[:, None], other=0.0)
@@ -63,15 +75,17 @@ def _load_nope(row_ptr, scales, valid, FIRST: tl.constexpr, GROUPS: tl.constexpr
 
 @triton.jit
 def _attend(
-    q0, q1, q2, q3, top, total, acc0, acc1, acc2, acc3,
+    q0, q1, q2, q3, top, total, mass, acc0, acc1, acc2, acc3,
     code_ptr, rope_ptr, scale_ptr, code_page_stride, rope_page_stride, scale_page_stride, num_tokens,
     index_ptr, index_stride, first_tile, last_tile, length, score_scale,
     PAGE_SIZE: tl.constexpr, HEAD_DIM_V: tl.constexpr, BLOCK_T: tl.constexpr,
 ):  # fmt: skip
     """Continue the online softmax of ``BLOCK_H`` heads over index tiles ``[first_tile, last_tile)`` of one cache.
 
-    The accumulators hold the *normalised* output so far, not the sum: a weighted mean of values near the top of
-    float32's range stays finite where their sum does not.
+    ``total`` sums the weights for the lse, ``mass`` sums them as the tensor cores see them, rounded to bfloat16: the
+    output is divided by the latter, so that a rounding shared by many equal weights cancels. The accumulators hold
+    the weighted sum in the unit of ``_unit_exponent(mass)``: a mean of values near the top of float32's range stays
+    finite where their sum does not, and a power of two adds no rounding.
     """
     last_tile = tl.minimum(last_tile, tl.cdiv(length, BLOCK_T))
     for tile in tl.range(first_tile, last_tile, num_stages=1):
@@ -103,12 +117,15 @@ def _attend(
         new_top = tl.maximum(top, tl.max(score, 1))
         reference = _finite(new_top)
         weight = tl.exp2(score - reference[:, None])
-        kept = total * tl.exp2(top - reference)
-        total = kept + tl.sum(weight, 1)
+        shrink = tl.exp2(top - reference)
         top = new_top
-        share = tl.where(total == 0.0, 0.0, 1.0 / total)
-        kept = (kept * share)[:, None]
-        p = (weight * share[:, None]).to(tl.bfloat16)
+        total = total * shrink + tl.sum(weight, 1)
+        weight = weight.to(tl.bfloat16).to(tl.float32)
+        old_unit = _unit_exponent(mass)
+        mass = mass * shrink + tl.sum(weight, 1)
+        unit = _unit_exponent(mass)
+        kept = (shrink * _power_of_two(127 + unit - old_unit))[:, None]
+        p = (weight * _power_of_two(unit)[:, None]).to(tl.bfloat16)
         acc0 = tl.dot(p, k0, acc0 * kept)
         if HEAD_DIM_V > 256:
             acc1 = tl.dot(p, k1, acc1 * kept)
@@ -116,7 +133,7 @@ def _attend(
             acc2 = tl.dot(p, k2, acc2 * kept)
         if HEAD_DIM_V > 448:
             acc3 = tl.dot(p, k3, acc3 * kept)
-    return top, total, acc0, acc1, acc2, acc3
+    return top, total, mass, acc0, acc1, acc2, acc3
 
 
 @triton.jit
@@ -175,6 +192,7 @@ def sparse_mla_decode_kernel(
     q3 = _load_q(q_row, in_heads, 448, 64)
     top = tl.full([BLOCK_H], float("-inf"), tl.float32)
     total = tl.zeros([BLOCK_H], tl.float32)
+    mass = tl.zeros([BLOCK_H], tl.float32)
     acc0 = tl.zeros([BLOCK_H, 256], tl.float32)
     acc1 = tl.zeros([BLOCK_H, 128], tl.float32)
     acc2 = tl.zeros([BLOCK_H, 64], tl.float32)
@@ -186,8 +204,8 @@ def sparse_mla_decode_kernel(
     length = topk
     if HAS_LENGTH:
         length = _clamp(tl.load(length_ptr + batch * length_stride), topk)
-    top, total, acc0, acc1, acc2, acc3 = _attend(
-        q0, q1, q2, q3, top, total, acc0, acc1, acc2, acc3,
+    top, total, mass, acc0, acc1, acc2, acc3 = _attend(
+        q0, q1, q2, q3, top, total, mass, acc0, acc1, acc2, acc3,
         code_ptr, rope_ptr, scale_ptr, code_page_stride, rope_page_stride, scale_page_stride, num_tokens,
         index_ptr + batch * index_batch_stride, index_stride, first_tile, last_tile, length, score_scale,
         PAGE_SIZE, HEAD_DIM_V, BLOCK_T,
@@ -196,8 +214,8 @@ def sparse_mla_decode_kernel(
         extra_length = extra_topk
         if HAS_EXTRA_LENGTH:
             extra_length = _clamp(tl.load(extra_length_ptr + batch * extra_length_stride), extra_topk)
-        top, total, acc0, acc1, acc2, acc3 = _attend(
-            q0, q1, q2, q3, top, total, acc0, acc1, acc2, acc3,
+        top, total, mass, acc0, acc1, acc2, acc3 = _attend(
+            q0, q1, q2, q3, top, total, mass, acc0, acc1, acc2, acc3,
             extra_code_ptr, extra_rope_ptr, extra_scale_ptr, extra_code_page_stride, extra_rope_page_stride,
             extra_scale_page_stride, extra_num_tokens,
             extra_index_ptr + batch * extra_index_batch_stride, extra_index_stride,
@@ -205,6 +223,11 @@ def sparse_mla_decode_kernel(
             EXTRA_PAGE_SIZE, HEAD_DIM_V, BLOCK_T,
         )  # fmt: skip
 
+    norm = tl.where(mass == 0.0, 0.0, 1.0 / (mass * _power_of_two(_unit_exponent(mass))))[:, None]
+    acc0 *= norm
+    acc1 *= norm
+    acc2 *= norm
+    acc3 *= norm
     if IS_SPLIT:
         row = (batch * num_splits + split) * num_heads + head
         tl.store(part_top_ptr + row, top, mask=in_heads)

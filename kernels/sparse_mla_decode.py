@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import triton
 
-from harness import Requires, implements
+from harness import implements
 from kernels._sparse_mla_arguments import (
     MAX_SPLITS,
     Cache,
@@ -30,35 +30,22 @@ class Tile:
     num_warps: int
 
 
-#: Tiles for any target: they take at most 90,112 of the 101,376 bytes of shared memory that an sm_120 block may have.
+#: Every configuration that is launched: at most 90,112 of the 101,376 bytes of shared memory of an sm_120 block.
 FEW_HEADS = Tile(16, 32, 4)
 MANY_HEADS = Tile(32, 32, 8)
-#: Tile for devices with more shared memory, where it is two to three times faster on large batches; compiled for
-#: sm_90 and sm_100 it takes ``WIDE_SHARED_BYTES``.
-WIDE = Tile(64, 64, 8)
-WIDE_SHARED_BYTES = 132_096
 #: Programs that fill a GPU once (SM counts are 78 to 188); a smaller grid is split over tokens up to this.
 TARGET_PROGRAMS = 128
 #: Columns of one program of the merge.
 COMBINE_BLOCK_D = 128
 
 
-def shared_bytes_of(device: torch.device) -> int:
-    """Return the shared memory that one block may have on ``device``; 0 where it is not known to be large."""
-    if device.type != "cuda":
-        return 0
-    return getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin", 0)
+def choose_tile(batch: int, num_heads: int) -> Tile:
+    """Return the tile for ``batch`` requests of ``num_heads`` heads.
 
-
-def choose_tile(batch: int, num_heads: int, shared_bytes: int) -> Tile:
-    """Return the tile for ``batch`` requests of ``num_heads`` heads on a device with ``shared_bytes`` a block.
-
-    Decided from shapes and device only, so that a launch can be captured in a graph. Wide tiles read each token once
-    for more heads; narrow ones spread few requests over more programs.
+    Decided from shapes only, so that a launch can be captured in a graph. Wide tiles read each token once for more
+    heads; narrow ones spread few requests over more programs.
     """
-    if num_heads <= 16 or batch < 8:
-        return FEW_HEADS
-    return WIDE if num_heads > 32 and shared_bytes >= WIDE_SHARED_BYTES else MANY_HEADS
+    return FEW_HEADS if num_heads <= 16 or batch < 8 else MANY_HEADS
 
 
 def choose_num_splits(programs: int, tiles: int) -> int:
@@ -100,7 +87,6 @@ def sparse_mla_decode(
     extra_indices: torch.Tensor | None = None,
     extra_topk_length: torch.Tensor | None = None,
     num_splits: int | None = None,
-    tile: Tile | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Attend one query token of every request to the cached tokens that ``indices`` name.
 
@@ -111,7 +97,7 @@ def sparse_mla_decode(
     ignored and never dereferenced. ``attn_sink`` float32 [H] joins the softmax's denominator only. The ``extra_*``
     arguments are a second cache, with its own page size, in the same softmax. ``softmax_scale`` defaults to
     512^-0.5. ``num_splits`` (1 to 64) forces the number of programs that share one row; the result is
-    deterministic for each; ``tile`` forces the launch configuration.
+    deterministic for each.
 
     Returns ``out`` bf16 [B, 1, H, head_dim_v], rounded once, and ``lse`` float32 [B, H]: natural logarithm, without
     the sink. A row with no valid token, or with only scores of -inf, gives out 0 and lse -inf. Score products are
@@ -129,7 +115,7 @@ def sparse_mla_decode(
         extra = checked_cache("extra_", batch, extra_k_cache, extra_indices, extra_topk_length)
     check_devices(q, attn_sink, {"": cache} if extra is None else {"": cache, "extra_": extra})
 
-    tile = tile or choose_tile(batch, num_heads, shared_bytes_of(q.device))
+    tile = choose_tile(batch, num_heads)
     programs = batch * triton.cdiv(num_heads, tile.block_h)
     token_tiles = sum(triton.cdiv(part.topk, tile.block_t) for part in (cache, extra) if part is not None)
     out = torch.empty((batch, 1, num_heads, head_dim_v), dtype=torch.bfloat16, device=q.device)
@@ -197,9 +183,3 @@ def sparse_mla_decode_split(*args: Any, **kwargs: Any) -> tuple[torch.Tensor, to
 def sparse_mla_decode_single(*args: Any, **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """Run ``sparse_mla_decode`` with every row in one program."""
     return sparse_mla_decode(*args, **kwargs, num_splits=1)
-
-
-@implements("sparse_mla_decode", name="wide", requires=Requires(targets=("sm90", "sm100", "sm103")))
-def sparse_mla_decode_wide(*args: Any, **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """Run ``sparse_mla_decode`` with the tile of devices that have much shared memory."""
-    return sparse_mla_decode(*args, **kwargs, tile=WIDE)

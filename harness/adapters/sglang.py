@@ -127,9 +127,18 @@ def sparse_mla_decode_torch(
 
 @implements("merge_attn_states", name="sglang-merge")
 def merge_attn_states(outs: torch.Tensor, lses: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Fold ``_merge_partial_attn``, which merges two, over the parts; a row stands for a batch of one head."""
-    out, lse = outs[0, :, None, None], lses[0, :, None, None]
-    for part in range(1, outs.shape[0]):
+    """Fold ``_merge_partial_attn``, which merges two, over the parts, starting from an empty one.
+
+    A row stands for a batch of one head.  Raises ValueError or TypeError for shapes that the fold itself cannot take.
+    """
+    if outs.dim() != 3 or not len(outs):
+        raise ValueError(f"outs: wanted [parts, rows, head_dim] with a part or more, got {list(outs.shape)}")
+    if not isinstance(lses, torch.Tensor):
+        raise TypeError(f"lses: wanted a tensor, got {type(lses).__name__}")
+    if lses.shape != outs.shape[:2]:
+        raise ValueError(f"lses: wanted {list(outs.shape[:2])}, got {list(lses.shape)}")
+    out, lse = torch.zeros_like(outs[0, :, None, None]), torch.full_like(lses[0, :, None, None], -torch.inf)
+    for part in range(len(outs)):
         out, lse = _triton_mla._merge_partial_attn(out, lse, outs[part, :, None, None], lses[part, :, None, None])
     return {"out": out[:, 0, 0], "lse": lse[:, 0, 0]}
 

@@ -44,7 +44,8 @@ def parts(draw: st.DrawFn, *, batch: int, max_pages: int, long_lists: tuple[int,
     """Parts of up to ``max_pages`` pages with 1 to 33 lanes a row, or one of ``long_lists``."""
     dtypes = (torch.float8_e4m3fn, torch.uint8)
     cache = draw(paged_caches(page_sizes=PAGE_SIZES, max_pages=max_pages, dtypes=dtypes))
-    topk = draw(sizes(tile=16, min_size=1, max_size=33) | st.sampled_from(long_lists or (1,)))
+    short_lists = sizes(tile=16, min_size=1, max_size=33)
+    topk = draw(short_lists | st.sampled_from(long_lists) if long_lists else short_lists)
     lists = draw(index_lists(cache=cache, num_rows=batch, topk=topk))
     return Part(cache=cache, lists=lists, lengths=draw(lengths(num_rows=batch, topk=topk)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from harness.device.detect import Machine
+from harness.device.machine import Machine
 from harness.device.targets import TARGETS
 
 _CLASSES = {

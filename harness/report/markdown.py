@@ -23,11 +23,18 @@ def render(summary: Summary) -> str:
         counts = f"{passed} of {len(unit.records)} | {unit.examples} | {unit.seconds:.1f}"
         lines.append(f"| {unit.contract} | {unit.implementation} | {unit.verdict} | {counts} |")
     for unit in summary.units:
-        notable = [record for record in unit.records if record.faults or record.note or not record.verdict.good]
-        if notable:
+        notable = [record for record in unit.others if record.faults or record.note or not record.verdict.good]
+        if notable or unit.accepted:
             lines += ["", f"## {unit.contract} by {unit.implementation}"]
         for record in notable:
             lines += _record(summary, record)
+        if unit.accepted:
+            lines += ["", f"**`rejects` FAIL**: {len(unit.accepted)} illegal calls are not refused", ""]
+            lines += [
+                f"- `{record.check.removeprefix('rejects:')}`: {' '.join(fault.message.split())}"
+                for record in unit.accepted
+                for fault in record.faults
+            ]
     if summary.environment:
         facts = ", ".join(f"{name} {value}" for name, value in summary.environment.items())
         lines += ["", f"Made with {facts}."]
@@ -40,9 +47,7 @@ def _record(summary: Summary, record: Record) -> Iterator[str]:
     for fault in record.faults:
         features = f" ({', '.join(fault.features)})" if fault.features else ""
         yield from ("", f"**`{record.check}` {record.verdict}**{features}", "")
-        yield from _fenced(fault.message.rstrip())
-        yield from ("", "Replay:", "")
-        yield from _fenced(summary.replay(record, fault))
+        yield from _fenced(f"{fault.message.rstrip()}\n$ {summary.replay(record, fault)}")
 
 
 def _fenced(text: str) -> Iterator[str]:

@@ -33,6 +33,22 @@ class Unit:
         return max((record.examples for record in self.records), default=0)
 
     @property
+    def refused(self) -> tuple[Record, ...]:
+        """Checks that an illegal call is refused, and it was."""
+        return tuple(record for record in self.records if _illegal(record) and record.verdict is Verdict.PASS)
+
+    @property
+    def accepted(self) -> tuple[Record, ...]:
+        """Checks that an illegal call is refused, and it was not."""
+        return tuple(record for record in self.records if _illegal(record) and record.verdict is Verdict.FAIL)
+
+    @property
+    def others(self) -> tuple[Record, ...]:
+        """All other checks; those about illegal calls are many and alike, so reports show them together."""
+        together = (*self.refused, *self.accepted)
+        return tuple(record for record in self.records if record not in together)
+
+    @property
     def seconds(self) -> float:
         """Time of the whole unit."""
         return max((record.seconds for record in self.records), default=0.0)
@@ -71,21 +87,31 @@ class Summary:
         bad = [unit for unit in units if any(not record.verdict.good for record in unit.records)]
         faults = sum(len(record.faults) for record in self.records if not record.verdict.good)
         others = sorted({record.verdict for record in self.records if not record.verdict.good} - {Verdict.FAIL})
-        found = [_count(faults, "fault")] if faults else []
+        found = [counted(faults, "fault")] if faults else []
         found += [str(verdict) for verdict in others]
-        result = f"{', '.join(found) or 'failures'} in {_count(len(bad), 'implementation')}" if bad else "all pass"
-        size = f"{_count(len(units), 'implementation')}, {_count(len(self.records), 'check')}"
+        result = f"{', '.join(found) or 'failures'} in {counted(len(bad), 'implementation')}" if bad else "all pass"
+        size = f"{counted(len(units), 'implementation')}, {counted(len(self.records), 'check')}"
         return f"{size}: {result} ({self.seconds:.0f} s)"
 
     def replay(self, record: Record, fault: FaultRecord) -> str:
         """Return the shell command that runs the case of ``fault`` again."""
         command = ["python", "-m", "harness", "case", record.contract, fault.case, "--impl", record.implementation]
-        return shlex.join([*command, *self.options])
+        return " ".join(_quoted(word) for word in [*command, *self.options])
+
+
+def _quoted(word: str) -> str:
+    """Quote for a POSIX shell, with double quotes where single ones would need escapes."""
+    return f'"{word}"' if "'" in word and not set(word) & set('"$`\\!') else shlex.quote(word)
+
+
+def _illegal(record: Record) -> bool:
+    return record.check.startswith("rejects:")
 
 
 def _unit(record: Record) -> tuple[str, str]:
     return record.contract, record.implementation
 
 
-def _count(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
+    """Return ``"1 fault"``, ``"2 faults"``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -5,37 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from textwrap import indent
 
-from harness.report.records import Record, Verdict
+from harness.report.records import Verdict
 from harness.report.summary import Summary, Unit
 
 _HEADER = ("contract", "implementation", "check", "verdict", "examples", "seconds")
 _NUMBERS = (4, 5)
-_REFUSALS = "rejects:"
 
 
 def render(summary: Summary) -> str:
     """Return the table, the notes and faults below it, and the headline; ends with a newline."""
     rows: list[tuple[str, ...]] = [_HEADER]
     for unit in summary.units:
-        for position, (check, verdict, examples) in enumerate(_folded(unit)):
+        for position, (check, verdict, examples) in enumerate(_lines(unit)):
             names = (unit.contract, unit.implementation) if position == 0 else ("", "")
             seconds = f"{unit.seconds:.1f}" if position == 0 else ""
             rows.append((*names, check, str(verdict), str(examples), seconds))
     return "\n".join([*_aligned(rows), "", *_details(summary), summary.headline(), ""])
 
 
-def _folded(unit: Unit) -> Iterator[tuple[str, Verdict, int]]:
-    """Check, verdict and examples of each line: illegal calls that were all refused share one."""
-    refused = [record for record in unit.records if record.check.startswith(_REFUSALS) and not _notable(record)]
-    for record in unit.records:
-        if record not in refused:
-            yield record.check, record.verdict, record.examples
-        elif record is refused[0]:
-            yield f"{_REFUSALS} {len(refused)} illegal calls", Verdict.PASS, sum(other.examples for other in refused)
-
-
-def _notable(record: Record) -> bool:
-    return record.verdict is not Verdict.PASS or bool(record.note)
+def _lines(unit: Unit) -> Iterator[tuple[str, Verdict, int]]:
+    """Check, verdict and examples of each line."""
+    for record in unit.others:
+        yield record.check, record.verdict, record.examples
+    if unit.refused:
+        yield f"rejects: {len(unit.refused)} illegal calls", Verdict.PASS, len(unit.refused)
+    if unit.accepted:
+        yield f"rejects: {len(unit.accepted)} illegal calls", Verdict.FAIL, len(unit.accepted)
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
@@ -52,7 +47,7 @@ def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
 def _details(summary: Summary) -> Iterator[str]:
     """Everything that is not a plain pass."""
     for unit in summary.units:
-        for record in unit.records:
+        for record in unit.others:
             title = f"{record.verdict} {unit.contract} {unit.implementation} {record.check}"
             if record.note or (not record.faults and not record.verdict.good):
                 yield f"{title}: {record.note or 'no further detail'}"
@@ -62,3 +57,10 @@ def _details(summary: Summary) -> Iterator[str]:
                 yield indent(fault.message.rstrip(), "    ")
                 yield f"  {summary.replay(record, fault)}"
                 yield ""
+        if unit.accepted:
+            yield f"FAIL {unit.contract} {unit.implementation} rejects: {len(unit.accepted)} illegal calls"
+            for record in unit.accepted:
+                for fault in record.faults:
+                    yield indent(f"{record.check.removeprefix('rejects:')}: {fault.message.rstrip()}", "    ")
+            yield f"  {summary.replay(unit.accepted[0], unit.accepted[0].faults[0])}"
+            yield ""

@@ -222,7 +222,7 @@ def write_slots(
 
     # lazily committed: only the bytes written below cost memory, which is what makes a far pool affordable
     reach = packed + spec.page_padding
-    storage = torch.empty((spec.num_pages - 1) * spec.page_bytes + reach, dtype=torch.uint8, device=device)
+    storage = torch.empty(spec.num_pages * spec.page_bytes, dtype=torch.uint8, device=device)
     pages = storage.as_strided((spec.num_pages, reach), (spec.page_bytes, 1))
     if token.split:
         data = content[:, :, : token.data_bytes].reshape(spec.num_pages, -1)

@@ -186,11 +186,11 @@ class Arithmetic:
 
     def create_floor(self, a: Value) -> Value:
         """Round down."""
-        return self._map(np.floor, a)
+        return self._function(numerics.floor, a)
 
     def create_ceil(self, a: Value) -> Value:
         """Round up."""
-        return self._map(np.ceil, a)
+        return self._function(numerics.ceil, a)
 
     def create_exp(self, a: Value) -> Value:
         """Return e**a."""
@@ -244,9 +244,7 @@ class Arithmetic:
         nan = name_of(propagate_nan) != "NONE"
 
         def clamp(data: Data, lower: Data, upper: Data) -> Data:
-            return numerics.minimum(
-                numerics.maximum(data, lower, propagate_nan=nan), upper, propagate_nan=nan
-            )
+            return numerics.minimum(numerics.maximum(data, lower, propagate_nan=nan), upper, propagate_nan=nan)
 
         return Value(finish(self, clamp(x.data, low.data, high.data), x.type), x.type, x.shape)
 

@@ -145,8 +145,9 @@ def _same(a: Data, b: Data) -> Data:
     """Compare bits, so that NaN equals itself and zeros of different sign do not."""
     if a.dtype.kind == "f":
         bits = np.dtype(f"u{a.dtype.itemsize}")
-        return np.equal(a.view(bits), np.ascontiguousarray(b).view(bits))
-    return np.equal(a, b)
+        a, b = a.view(bits), np.ascontiguousarray(b).view(bits)
+    equal: Data = np.equal(a, b)
+    return equal
 
 
 def _safe(region: Region | None) -> int:

@@ -18,7 +18,7 @@ from harness.vgpu.extern import Extern
 from harness.vgpu.products import Products
 from harness.vgpu.profiles import Profile
 from harness.vgpu.shapes import Shapes
-from harness.vgpu.values import LEAD, Mixed, Value, combine, scalar
+from harness.vgpu.values import Mixed, Value, combine, scalar
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,11 @@ class Casts:
     get_bf16 = _constant_getter("bf16")
     get_fp32 = _constant_getter("fp32")
     get_fp64 = _constant_getter("fp64")
+    get_fp8e4nv = _constant_getter("fp8e4nv")
+    get_fp8e4b8 = _constant_getter("fp8e4b8")
+    get_fp8e4b15 = _constant_getter("fp8e4b15")
+    get_fp8e5 = _constant_getter("fp8e5")
+    get_fp8e5b16 = _constant_getter("fp8e5b16")
 
     def get_ptr_ty(self, element: Element, address_space: int) -> Pointer:
         """Return the type of pointers to ``element``."""
@@ -91,35 +96,35 @@ class Casts:
     def create_fp_to_si(self, a: Value, type: Type) -> Value:
         """Truncate to signed integers; out of range saturates."""
         element = type.scalar
-        return Value(numerics.float_to_int(a.data, element.held), element, a.shape)
+        return Value(numerics.float_to_int(a.data, element.held, self.execution.profile), element, a.shape)
 
     def create_fp_to_ui(self, a: Value, type: Type) -> Value:
         """Truncate to unsigned integers; out of range saturates."""
         element = type.scalar
-        whole = numerics.float_to_int(a.data, np.dtype(f"uint{element.bits}"))
+        whole = numerics.float_to_int(a.data, np.dtype(f"uint{element.bits}"), self.execution.profile)
         return Value(signless(whole, element), element, a.shape)
 
     def create_fp_ext(self, a: Value, type: Type) -> Value:
         """Widen."""
-        element = type.scalar
-        return Value(a.data.astype(element.held, copy=False), element, a.shape)
+        return self._convert(a, type, "rtne")
 
     def create_fp_trunc(self, a: Value, type: Type) -> Value:
         """Narrow, to nearest even."""
-        element = type.scalar
-        return Value(finish(self, a.data, element), element, a.shape)
+        return self._convert(a, type, "rtne")
 
     def create_fp_to_fp(self, a: Value, type: Type, rounding: Any) -> Value:
         """Convert between floating types; ``rounding`` applies when the new one is narrower."""
-        element = type.scalar
-        if not element.narrow:
-            if rounding is not None and name_of(rounding) == "RTZ":
-                raise self.execution.unsupported("fp_to_fp(rtz to fp32)")
-            return Value(a.data.astype(element.held, copy=False), element, a.shape)
-        assert isinstance(element, Scalar)
-        mode = "rtz" if rounding is not None and name_of(rounding) == "RTZ" else "rtne"
-        rounded = numerics.round_to(a.data, element.name, self.execution.profile, mode)  # type: ignore[arg-type]
-        return Value(rounded, element, a.shape)
+        toward_zero = rounding is not None and name_of(rounding) == "RTZ"
+        if toward_zero and not type.scalar.narrow:
+            raise self.execution.unsupported(f"fp_to_fp({a.type.bits} bits to {type.scalar.bits}, rtz)")
+        return self._convert(a, type, "rtz" if toward_zero else "rtne")
+
+    def _convert(self, a: Value, type: Type, rounding: numerics.Rounding) -> Value:
+        source, target = a.type, type.scalar
+        assert isinstance(source, Scalar)
+        assert isinstance(target, Scalar)
+        data = numerics.cast(a.data, source.name, target.name, self.execution.profile, rounding)
+        return Value(data, target, a.shape)
 
     def create_int_cast(self, a: Value, type: Type, is_signed: bool) -> Value:
         """Change the width of integers, extending the sign or zero."""

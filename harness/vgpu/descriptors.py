@@ -11,10 +11,10 @@ import numpy as np
 from harness.vgpu import memory
 from harness.vgpu.arithmetic import name_of
 from harness.vgpu.atomics import Atomics
-from harness.vgpu.numerics import nearest_tf32
 from harness.vgpu.elements import FP32, INT1, Pointer
 from harness.vgpu.execution import Execution
 from harness.vgpu.faults import Misaligned
+from harness.vgpu.numerics import nearest_tf32
 from harness.vgpu.values import LEAD, Data, Value, scalar
 
 #: Alignment in bytes that TMA demands of the base, of all strides but the last, and of the last offset
@@ -174,9 +174,7 @@ class Descriptors(Atomics):
         """Load through a block pointer."""
         return self._load_box(replace(box, checked=tuple(boundary_check), padding=_pad(padding)))
 
-    def create_tensor_pointer_store(
-        self, box: Box, value: Value, boundary_check: Sequence[int], *policy: Any
-    ) -> None:
+    def create_tensor_pointer_store(self, box: Box, value: Value, boundary_check: Sequence[int], *policy: Any) -> None:
         """Store through a block pointer."""
         pointers, mask = self._lanes(replace(box, checked=tuple(boundary_check)))
         memory.store(self.execution, pointers, value, mask)

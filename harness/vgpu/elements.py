@@ -62,6 +62,9 @@ SCALARS: dict[str, Scalar] = {
 }
 
 
+_ADDRESS = np.dtype(np.int64)
+
+
 @dataclass(frozen=True)
 class Pointer:
     """A pointer to elements of one type; 64 bits, held as a byte offset into its region."""
@@ -71,8 +74,8 @@ class Pointer:
     floating: bool = False
     narrow: bool = False
     bytes: int = 8
-    held: np.dtype[Any] = np.dtype(np.int64)
-    stored: np.dtype[Any] = np.dtype(np.int64)
+    held: np.dtype[Any] = _ADDRESS
+    stored: np.dtype[Any] = _ADDRESS
 
     @property
     def scalar(self) -> Pointer:

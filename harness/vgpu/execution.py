@@ -76,6 +76,8 @@ class Execution:
         self.largest_block = 1
         #: Whether changes of memory are remembered for ``roll_back``.
         self.journaling = False
+        #: Whether ``changes`` is kept: from the first ``while`` statement on.
+        self.watched = False
         #: Counts operations that changed memory; a spinning loop is one that does not move it.
         self.changes = 0
         self._journal: list[tuple[NDArray[Any], NDArray[np.int64], NDArray[Any]]] = []
@@ -84,14 +86,15 @@ class Execution:
 
     # -- changes of memory
 
-    def write(self, flat: NDArray[Any], index: NDArray[np.int64], values: Any) -> None:
+    def write(self, flat: NDArray[Any], index: NDArray[np.int64], values: NDArray[Any]) -> None:
         """Set ``flat[index]``; of repeated indices the last one wins."""
-        old = flat[index]
-        if self.journaling:
-            self._journal.append((flat, index, old))
+        if self.journaling or self.watched:
+            old = flat[index]
+            if self.journaling:
+                self._journal.append((flat, index, old))
+            if self.watched and old.tobytes() != values.tobytes():
+                self.changes += 1
         flat[index] = values
-        if not np.array_equal(old, flat[index]):
-            self.changes += 1
 
     def mark(self, flat: NDArray[Any], index: NDArray[np.int64], value: int) -> None:
         """Set the written flags at ``index``."""
@@ -200,4 +203,3 @@ def locate(frame: FrameType | None, library: str) -> Location:
             fallback = fallback or here
         frame = frame.f_back
     return fallback or NOWHERE
-

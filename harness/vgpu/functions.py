@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
@@ -15,12 +16,25 @@ from harness.vgpu.triton_adapter import Adapter
 from harness.vgpu.values import Value
 
 
-class Functions:
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    """Ignore what a kernel prints: it is no result."""
+
+
+class BoundMethod:
+    """A ``@triton.jit`` function looked up on a value, such as ``x.sum``."""
+
+    def __init__(self, owner: Any, function: Any) -> None:
+        self.owner = owner
+        self.function = function
+
+
+class Functions(ABC):
     """Dispatch of calls; ``Interpreter`` adds operators and control flow."""
 
     def __init__(self, adapter: Adapter, builder: Builder) -> None:
         self.adapter = adapter
         self.builder = builder
+        self.tensor = adapter.tensor
         self.semantic = adapter.semantic(builder)
         core = adapter.core
         self._special: dict[Any, Callable[..., Any]] = {
@@ -29,20 +43,22 @@ class Functions:
             core.associative_scan: self._scan,
             core.map_elementwise: self._map_elementwise,
             core.static_assert: self._static_assert,
-            core.static_print: self._nothing,
-            core.device_print: self._nothing,
+            core.static_print: _nothing,
+            core.device_print: _nothing,
             core.multiple_of: self._hint,
             core.max_contiguous: self._hint,
             core.max_constancy: self._hint,
-            builtins.print: self._nothing,
+            builtins.print: _nothing,
             builtins.min: self._min,
             builtins.max: self._max,
         }
+        #: Methods of tensors with a shorter way than the language's own, by name.
+        self._methods: dict[str, Callable[..., Any]] = {}
         self._semantic_wanted: dict[Any, bool] = {}
 
+    @abstractmethod
     def device_call(self, function: FunctionType, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Call a ``@triton.jit`` function."""
-        raise NotImplementedError
 
     # -- compile-time values
 
@@ -91,9 +107,8 @@ class Functions:
         """``function(*args, **kwargs)``."""
         adapter = self.adapter
         function = self.raw(function)
-        owner = getattr(function, "owner", None)
-        if owner is not None and not isinstance(function, adapter.base_value):
-            args = (owner, *args)
+        if isinstance(function, BoundMethod):
+            args = (function.owner, *args)
             function = function.function
         python = adapter.jit_function(function)
         if python is not None:
@@ -105,6 +120,10 @@ class Functions:
             result = function.fn(*self._plain(args), **{k: adapter.unwrap(v) for k, v in kwargs.items()})
             return self.constant(result)
         bound_to = getattr(function, "__self__", None)
+        if bound_to.__class__ is self.tensor:
+            method = self._methods.get(function.__name__)
+            if method is not None:
+                return method(bound_to, *args, **kwargs)
         if adapter.is_builtin(function) or isinstance(bound_to, adapter.base_value):
             return self._language(function, args, kwargs)
         library = adapter.device_library(function)
@@ -140,9 +159,6 @@ class Functions:
     def _plain(self, args: Sequence[Any]) -> list[Any]:
         return [self.adapter.unwrap(a) for a in args]
 
-    def _nothing(self, *args: Any, **kwargs: Any) -> None:
-        """Ignore what a kernel prints."""
-
     def _hint(self, value: Any, *args: Any, **kwargs: Any) -> Any:
         return value
 
@@ -175,7 +191,7 @@ class Functions:
 
     def wrap(self, value: Value, element_type: Any) -> Any:
         """Return ``value`` as a tensor of the language."""
-        return self.adapter.tensor(value, self.adapter.type_of(element_type, value.shape))
+        return self.adapter.make(value, self.adapter.record(element_type, value.shape))
 
     def _fold(self, function: Any, types: Sequence[Any]) -> reductions.Fold:
         python = self.adapter.jit_function(function)

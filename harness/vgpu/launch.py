@@ -19,13 +19,15 @@ from harness.vgpu.interpreter import Interpreter
 from harness.vgpu.programs import Divergence, Grid, Programs, boxes
 from harness.vgpu.shadow import Shadow
 from harness.vgpu.storage import Region, view_of
-from harness.vgpu.triton_adapter import LAUNCH_OPTIONS
+from harness.vgpu.triton_names import LAUNCH_OPTIONS
 from harness.vgpu.values import LEAD, Value
 
 #: Programs of a first batch, which shows how large the kernel's blocks are.
 _FIRST_BATCH = 32
-#: Elements that one operation of a batch may have: 32 MiB of float64.
-_LANES = 1 << 22
+#: Elements that one operation of a batch may have: 16 MiB of offsets.
+_LANES = 1 << 21
+#: Types of an integer argument, the first that holds it.
+_RANGES = (("int32", -(2**31), 2**31), ("int64", -(2**63), 2**63), ("uint64", 0, 2**64))
 
 
 class Arguments:
@@ -98,10 +100,9 @@ class Arguments:
         else:
             if argument == 1 and fixed:
                 return self._interpreter.constant(1)
-            for chosen, low, high in (("int32", -(2**31), 2**31), ("int64", -(2**63), 2**63), ("uint64", 0, 2**64)):
-                if low <= argument < high:
-                    break
-            else:
+            fitting = (name for name, low, high in _RANGES if low <= argument < high)
+            chosen = next(fitting, "")
+            if not chosen:
                 raise OverflowError(f"argument {name}: {argument} does not fit into 64 bits")
         kind = wanted if wanted is not None and not wanted.is_ptr() else adapter.dtypes[chosen]
         return self._interpreter.semantic.scalar_constant(argument, kind)
@@ -205,4 +206,3 @@ def add_place(error: Exception, execution: Execution, library: str) -> None:
     while trace.tb_next is not None:
         trace = trace.tb_next
     error.add_note(f"in {locate(trace.tb_frame, library)}, kernel {execution.kernel}")
-

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from harness.vgpu import numerics
+from harness.vgpu.elements import Element, Pointer, Scalar
 from harness.vgpu.execution import Execution
 from harness.vgpu.faults import Misaligned, OutOfBounds, UnwrittenRead, WriteToInput
 from harness.vgpu.storage import Region, Written
-from harness.vgpu.elements import Element, Pointer, Scalar
 from harness.vgpu.values import LEAD, Data, Mixed, Value
 
 Lanes = NDArray[np.bool_]
@@ -85,8 +83,11 @@ def load(execution: Execution, pointer: Value, mask: Value | None, other: Value 
             active = lanes if mask is None else lanes & mask.data
             bits = np.where(active, _read(execution, region, offsets, active, element), bits)
     data = from_bits(bits, element)
-    if mask is not None and other is not None:
-        data = np.where(mask.data, data, addresses(other) if isinstance(element, Pointer) else other.data)
+    if mask is not None:
+        instead: Data | int = 0
+        if other is not None:
+            instead = addresses(other) if isinstance(element, Pointer) else other.data
+        data = np.where(mask.data, data, instead).astype(element.held, copy=False)
     return Value(data, element, pointer.shape)
 
 
@@ -205,9 +206,10 @@ def from_bits(bits: Data, element: Element) -> Data:
     """Return elements as they lie in memory, as held values."""
     if isinstance(element, Scalar):
         if element.narrow:
-            return numerics.decode(bits, element.name)
+            decoded: Data = numerics.decode(bits, element.name)
+            return decoded
         if element.bits == 1:
-            return bits != 0
+            return np.not_equal(bits, 0)
     return bits
 
 

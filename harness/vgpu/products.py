@@ -22,10 +22,11 @@ class Products:
         """Return a @ b + acc."""
         assert isinstance(a.type, Scalar)
         assert isinstance(acc.type, Scalar)
-        self.execution.saw((*a.shape, b.shape[-1]))
+        self.execution.saw(acc.shape)
+        left, right = _each_alone(a.full(), b.full())
         result = numerics.dot(
-            a.full(),
-            b.full(),
+            left,
+            right,
             None if _is_zero(acc) else acc.data,
             input_precision=name_of(input_precision).lower(),
             profile=self.execution.profile,
@@ -54,9 +55,18 @@ class Products:
             left = left * _scales(a_scale, left.shape[-1])
         if b_scale is not None:
             right = right * np.swapaxes(_scales(b_scale, right.shape[-2]), -1, -2)
-        product = numerics.matmul(left, right)
+        product = numerics.matmul(*_each_alone(left, right))
         result = product if _is_zero(acc) else product + acc.data
         return Value(finish(self, result, acc.type), acc.type, acc.shape)
+
+
+def _each_alone(left: Data, right: Data) -> tuple[Data, Data]:
+    """Return the operands so that every program is a product of its own.
+
+    One large product for all programs that share an operand would add up in an order that depends on their number.
+    """
+    lead = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    return left, np.broadcast_to(right, lead + right.shape[-2:])
 
 
 def _is_zero(acc: Value) -> bool:

@@ -51,7 +51,11 @@ _BEFORE_3_9 = tuple(int(part) for part in triton.__version__.split(".")[:2]) < (
 
 
 def _cuda(name: str, fp8_path: Fp8Path = "direct") -> Profile:
-    """NVIDIA rules: from the PTX of Triton 3.7 to 3.9 for each target, bit-equal to recordings made on an H200."""
+    """NVIDIA rules, by the instructions that Triton 3.7 to 3.9 emit for each target.
+
+    Those of sm_90 are bit-equal to recordings made on an H200 (``tests/vgpu/recordings``); the other targets share
+    its instructions but for ``fp8_path`` and are not measured.
+    """
     return Profile(
         name=name,
         vendor="cuda",

@@ -98,9 +98,7 @@ def _without(value: Value, axis: int) -> Value:
     return Value(value.full().squeeze(axis + LEAD), value.type, shape, value.base)
 
 
-def scan(
-    host: Host, values: Sequence[Value], axis: int, kind: str | None, reverse: bool, fold: Fold
-) -> list[Value]:
+def scan(host: Host, values: Sequence[Value], axis: int, kind: str | None, reverse: bool, fold: Fold) -> list[Value]:
     """Return the running combination of each value along ``axis``; ``kind`` may be "sum" or "prod"."""
     first = values[0]
     at = axis + LEAD

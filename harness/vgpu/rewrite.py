@@ -9,231 +9,15 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable
-from types import CellType, CodeType, FunctionType, ModuleType
+from types import CellType, CodeType, FunctionType
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from harness.vgpu.execution import MARKER
+from harness.vgpu.syntax import Rewriter
 
 _BODY = f"{MARKER}_body"
 _FACTORY = f"{MARKER}_factory"
-
-_BINARY = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.Mult: "mul",
-    ast.Div: "truediv",
-    ast.FloorDiv: "floordiv",
-    ast.Mod: "mod",
-    ast.Pow: "pow",
-    ast.LShift: "lshift",
-    ast.RShift: "rshift",
-    ast.BitAnd: "and_",
-    ast.BitOr: "or_",
-    ast.BitXor: "xor",
-}
-_COMPARE = {
-    ast.Eq: "eq",
-    ast.NotEq: "ne",
-    ast.Lt: "lt",
-    ast.LtE: "le",
-    ast.Gt: "gt",
-    ast.GtE: "ge",
-    ast.Is: "is_",
-    ast.IsNot: "is_not",
-    ast.In: "in_",
-    ast.NotIn: "not_in",
-}
-_UNARY = {ast.USub: "neg", ast.UAdd: "pos", ast.Not: "not_", ast.Invert: "invert"}
-
-
-def _name(id: str) -> ast.Name:
-    return ast.Name(id=id, ctx=ast.Load())
-
-
-def _call(method: str, *args: ast.expr, keywords: list[ast.keyword] | None = None) -> ast.Call:
-    function = ast.Attribute(value=_name(MARKER), attr=method, ctx=ast.Load())
-    return ast.Call(func=function, args=list(args), keywords=keywords or [])
-
-
-def _later(body: ast.expr) -> ast.Lambda:
-    nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
-    return ast.Lambda(args=nothing, body=body)
-
-
-class _Rewriter(ast.NodeTransformer):
-    """Rewrites one function; ``constants`` collects the literals, which become cells of the function."""
-
-    def __init__(self, function: FunctionType) -> None:
-        self.constants: list[Any] = []
-        self._globals = function.__globals__
-        self._local = set(function.__code__.co_varnames) | set(function.__code__.co_cellvars)
-        self._fixed: set[str] = set()
-        self._loops = 0
-
-    def visit_Constant(self, node: ast.Constant) -> ast.expr:
-        self.constants.append(node.value)
-        return ast.copy_location(_name(f"{MARKER}_{len(self.constants) - 1}"), node)
-
-    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        return self._at(node, _call(_BINARY[type(node.op)], self.visit(node.left), self.visit(node.right)))
-
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
-        return self._at(node, _call(_UNARY[type(node.op)], self.visit(node.operand)))
-
-    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
-        method = "all_of" if isinstance(node.op, ast.And) else "any_of"
-        return self._at(node, _call(method, *(_later(self.visit(value)) for value in node.values)))
-
-    def visit_Compare(self, node: ast.Compare) -> ast.expr:
-        if len(node.ops) == 1:
-            method = _COMPARE[type(node.ops[0])]
-            return self._at(node, _call(method, self.visit(node.left), self.visit(node.comparators[0])))
-        links: list[ast.expr] = []
-        for op, right in zip(node.ops, node.comparators, strict=True):
-            method = ast.Attribute(value=_name(MARKER), attr=_COMPARE[type(op)], ctx=ast.Load())
-            links += [method, _later(self.visit(right))]
-        return self._at(node, _call("chain", self.visit(node.left), *links))
-
-    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
-        test, body, orelse = self.visit(node.test), self.visit(node.body), self.visit(node.orelse)
-        return self._at(node, _call("choose", test, _later(body), _later(orelse)))
-
-    def visit_Call(self, node: ast.Call) -> ast.expr:
-        args = [self.visit(arg) for arg in node.args]
-        keywords = [ast.keyword(arg=k.arg, value=self.visit(k.value)) for k in node.keywords]
-        return self._at(node, _call("call", self.visit(node.func), *args, keywords=keywords))
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        if not isinstance(node.ctx, ast.Load) or isinstance(self._module(node.value), ModuleType):
-            return node
-        return self._at(node, _call("attribute", self.visit(node.value), ast.Constant(node.attr)))
-
-    def _module(self, node: ast.expr) -> Any:
-        """Return the module that an expression like ``tl.math`` names, or None."""
-        if isinstance(node, ast.Name) and node.id not in self._local:
-            return self._globals.get(node.id)
-        if isinstance(node, ast.Attribute):
-            outer = self._module(node.value)
-            return getattr(outer, node.attr, None) if isinstance(outer, ModuleType) else None
-        return None
-
-    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        if not isinstance(node.ctx, ast.Load):
-            return node
-        index = node.slice
-        if isinstance(index, ast.Tuple):
-            parts = [self._slice(part) for part in index.elts]
-            inner: ast.expr = ast.Tuple(elts=parts, ctx=ast.Load())
-        else:
-            inner = self._slice(index)
-        return self._at(node, _call("subscript", self.visit(node.value), inner))
-
-    def _slice(self, node: ast.expr) -> ast.expr:
-        if not isinstance(node, ast.Slice):
-            return self.visit(node)  # type: ignore[no-any-return]
-        bounds = [ast.Constant(None) if b is None else self.visit(b) for b in (node.lower, node.upper, node.step)]
-        return _call("slice", *bounds)
-
-    def visit_Tuple(self, node: ast.Tuple) -> ast.expr:
-        if not isinstance(node.ctx, ast.Load):
-            return node
-        return self._at(node, _call("tuple", *(self.visit(e) for e in node.elts)))
-
-    def visit_List(self, node: ast.List) -> ast.expr:
-        if not isinstance(node.ctx, ast.Load):
-            return node
-        return self._at(node, _call("tuple", *(self.visit(e) for e in node.elts)))
-
-    def visit_ListComp(self, node: ast.ListComp) -> ast.expr:
-        self.generic_visit(node)
-        return self._at(node, _call("tuple", ast.Starred(value=node, ctx=ast.Load())))
-
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
-        for part in node.values:
-            if isinstance(part, ast.FormattedValue):
-                part.value = _call("raw", self.visit(part.value))
-        return node
-
-    def visit_NamedExpr(self, node: ast.NamedExpr) -> ast.expr:
-        node.value = self._at(node.value, _call("assign", self.visit(node.value)))
-        return node
-
-    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
-        target = node.targets[0]
-        fixed = isinstance(target, ast.Name) and target.id in self._fixed
-        node.value = self._at(node.value, _call("constant" if fixed else "assign", self.visit(node.value)))
-        return node
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
-        if node.value is None:
-            if isinstance(node.target, ast.Name) and "constexpr" in ast.unparse(node.annotation):
-                self._fixed.add(node.target.id)
-            return ast.copy_location(ast.Pass(), node)
-        value = _call("annotated", self.visit(node.annotation), self.visit(node.value))
-        return self._at(node, ast.Assign(targets=[node.target], value=value))
-
-    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
-        old = ast.copy_location(ast.Name(id=node.target.id, ctx=ast.Load()), node)  # type: ignore[union-attr]
-        value = _call("assign", _call(_BINARY[type(node.op)], old, self.visit(node.value)))
-        return self._at(node, ast.Assign(targets=[node.target], value=value))
-
-    def visit_If(self, node: ast.If) -> ast.stmt:
-        node.test = self._at(node.test, _call("branch", self.visit(node.test)))
-        node.body = self._block(node.body)
-        node.orelse = self._block(node.orelse)
-        return node
-
-    def visit_While(self, node: ast.While) -> list[ast.stmt]:
-        self._loops += 1
-        guard = f"{MARKER}_loop{self._loops}"
-        start = ast.Assign(targets=[ast.Name(id=guard, ctx=ast.Store())], value=_call("loop"))
-        test = ast.Call(
-            func=ast.Attribute(value=_name(guard), attr="test", ctx=ast.Load()),
-            args=[self.visit(node.test)],
-            keywords=[],
-        )
-        node.test = self._at(node.test, test)
-        node.body = self._block(node.body)
-        node.orelse = self._block(node.orelse)
-        return [self._at(node, start), node]
-
-    def visit_For(self, node: ast.For) -> ast.stmt:
-        source = node.iter
-        if isinstance(source, ast.Call):
-            args = [self.visit(arg) for arg in source.args]
-            keywords = [ast.keyword(arg=k.arg, value=self.visit(k.value)) for k in source.keywords]
-            items = _call("iterate", self.visit(source.func), *args, keywords=keywords)
-        else:
-            items = _call("items", self.visit(source))
-        node.iter = self._at(source, items)
-        node.body = self._block(node.body)
-        node.orelse = self._block(node.orelse)
-        return node
-
-    def visit_Assert(self, node: ast.Assert) -> ast.stmt:
-        message = self.visit(node.msg) if node.msg is not None else ast.Constant("")
-        return self._at(node, ast.Expr(_call("check", self.visit(node.test), message)))
-
-    def visit_Expr(self, node: ast.Expr) -> ast.stmt:
-        if isinstance(node.value, ast.Constant):
-            return ast.copy_location(ast.Pass(), node)
-        node.value = self.visit(node.value)
-        return node
-
-    def body(self, statements: list[ast.stmt]) -> list[ast.stmt]:
-        """Rewrite a function's body."""
-        return self._block(statements)
-
-    def _block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
-        result: list[ast.stmt] = []
-        for statement in statements:
-            new = self.visit(statement)
-            result.extend(new if isinstance(new, list) else [new])
-        return result
-
-    def _at(self, old: ast.AST, new: Any) -> Any:
-        return ast.copy_location(new, old)
 
 
 class Rewritten:
@@ -241,7 +25,7 @@ class Rewritten:
 
     def __init__(self, function: FunctionType) -> None:
         definition = _parse(function)
-        rewriter = _Rewriter(function)
+        rewriter = Rewriter(function)
         defaults = definition.args.defaults, definition.args.kw_defaults
         definition.body = rewriter.body(definition.body)
         definition.decorator_list = []
@@ -267,12 +51,13 @@ class Rewritten:
             defaults=[],
         )
         # a function without any operation still has to carry the marker
-        touch = ast.Expr(_name(MARKER))
+        touch = ast.Expr(ast.Name(id=MARKER, ctx=ast.Load()))
         definition.body.insert(0, ast.copy_location(touch, definition))
-        result = ast.Return(_name(_BODY))
-        factory = ast.FunctionDef(
-            name=_FACTORY, args=arguments, body=[definition, result], decorator_list=[], type_params=[]
-        )
+        result = ast.Return(ast.Name(id=_BODY, ctx=ast.Load()))
+        factory = ast.parse(f"def {_FACTORY}(): pass").body[0]
+        assert isinstance(factory, ast.FunctionDef)
+        factory.args = arguments
+        factory.body = [definition, result]
         module = ast.Module(body=[ast.copy_location(factory, definition)], type_ignores=[])
         ast.fix_missing_locations(module)
         namespace: dict[str, Any] = {}

@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import Any, Literal
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
 from harness.vgpu.builder import Builder
@@ -91,7 +90,7 @@ class VirtualGPU:
                     self._shadow.protect(name, leaf)
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._adapter.patched(self._run, self._tune))
-            stack.enter_context(Watch(self._shadow))
+            self._watch = stack.enter_context(Watch(self._shadow))
             self._stack = stack.pop_all()
         return self
 
@@ -152,13 +151,14 @@ class VirtualGPU:
         execution.untrusted = self.untrusted
         self._builder.execution = execution
         programs = sizes[0] * sizes[1] * sizes[2]
+        self._watch.paused = True
         try:
-            with _disable_current_modes():
-                self._execute(execution, fn, function, arguments, sizes)
+            self._execute(execution, fn, function, arguments, sizes)
         except Exception as error:
             add_place(error, execution, self._adapter.library)
             raise
         finally:
+            self._watch.paused = False
             for key, suspect in execution.suspects.items():
                 if key not in self._seen:
                     self._seen.add(key)
@@ -171,9 +171,7 @@ class VirtualGPU:
     ) -> None:
         values = self._arguments.values(fn, function, arguments)
         bound = self._interpreter.bind(function)
-        constants = tuple(
-            repr(value.value) for value in values.values() if isinstance(value, self._adapter.constexpr)
-        )
+        constants = tuple(repr(value.value) for value in values.values() if isinstance(value, self._adapter.constexpr))
         key = (function.__code__, constants)
         Runner(execution, lambda: bound(**values), batch=self._batch).run(sizes, _BLOCKS.get(key, 0))
         _BLOCKS[key] = execution.largest_block

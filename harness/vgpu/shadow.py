@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
+from torch.multiprocessing import reductions
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -26,8 +26,12 @@ _EMPTY = {
     "aten::new_empty",
     "aten::new_empty_strided",
 }
-#: Copies that keep every element where it was, so that unwritten stays unwritten.
-_COPIES = {"aten::clone", "aten::copy_"}
+#: Copies that keep every element where it was, so that unwritten stays unwritten; which argument is copied.
+_COPIES = {"aten::clone": 0, "aten::_to_copy": 0, "aten::copy_": 1}
+
+
+#: A reference to a storage that does not keep it alive; torch gives it no types.
+StorageWeakRef: Any = reductions.StorageWeakRef
 
 
 class Pattern(Protocol):
@@ -55,7 +59,10 @@ class Unwritten:
 def fill_(tensor: torch.Tensor, pattern: Pattern) -> None:
     """Overwrite ``tensor`` with a pattern, by its dtype."""
     if tensor.dtype in (torch.int16, torch.int32, torch.int64):
-        tensor.fill_(max(pattern.index, torch.iinfo(tensor.dtype).min) if tensor.dtype != torch.int16 else -1)
+        limits = torch.iinfo(tensor.dtype)
+        tensor.fill_(min(max(pattern.index, limits.min), limits.max))
+    elif tensor.dtype == torch.bool:
+        tensor.fill_(pattern.byte != 0)
     elif tensor.is_floating_point() and tensor.element_size() > 1:
         tensor.fill_(min(pattern.value, torch.finfo(tensor.dtype).max))
     else:
@@ -162,12 +169,19 @@ class Shadow:
         return Unwritten(count, int(ok.size), tuple(int(i) for i in first))
 
 
-class Watch(TorchDispatchMode):
+class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Keeps a ``Shadow`` up to date with what torch operations allocate and write."""
 
     def __init__(self, shadow: Shadow) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._shadow = shadow
+        #: Whether operations pass unseen; those that a kernel's arithmetic uses are no business of the shadow.
+        self.paused = False
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # the wrapper that the base class would put around us imports all of torch._dynamo, seconds of it
+        return False
 
     def __torch_dispatch__(
         self, func: Any, types: Iterable[Any], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -175,13 +189,15 @@ class Watch(TorchDispatchMode):
         """Run the operation and note its effect on memory."""
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
+        if self.paused:
+            return result
         name = func._schema.name
         if name in _EMPTY:
-            if result.device.type == "cpu":
+            if _on_cpu(result):
                 self._shadow.empty(result)
             return result
         if name in _COPIES:
-            source = args[0] if name == "aten::clone" else args[1]
+            source = args[_COPIES[name]]
             if isinstance(source, torch.Tensor) and _on_cpu(source) and _on_cpu(result):
                 self._shadow.copy(result, source)
                 return result

@@ -25,7 +25,10 @@ class Shapes:
 
     def create_splat(self, type: Block, a: Value) -> Value:
         """Spread a scalar over a block."""
-        shape = type.shape
+        return self.create_splat_to(a, type.shape)
+
+    def create_splat_to(self, a: Value, shape: Shape) -> Value:
+        """Spread a scalar over a block of ``shape``."""
         return a.reshaped(lambda data: data.reshape(data.shape[:LEAD] + (1,) * len(shape)), shape)
 
     def create_unsplat(self, a: Value) -> Value:
@@ -38,6 +41,7 @@ class Shapes:
 
     def create_broadcast(self, a: Value, shape: Any) -> Value:
         """Widen axes of size 1."""
+        self.execution.saw(tuple(shape))
         return a.reshaped(lambda data: data, tuple(shape))
 
     def create_reshape(self, a: Value, shape: Any, allow_reorder: bool) -> Value:
@@ -81,7 +85,9 @@ class Shapes:
             return np.take_along_axis(np.broadcast_to(data, lead + source.shape), wide, axis + LEAD)
 
         if wide.size and (wide.min() < 0 or wide.max() >= source.shape[axis]):
-            raise IndexError(f"tl.gather: index {int(wide.min())} to {int(wide.max())} into {source.shape[axis]} elements")
+            raise IndexError(
+                f"tl.gather: index {int(wide.min())} to {int(wide.max())} into {source.shape[axis]} elements"
+            )
         return source.reshaped(pick, index.shape)
 
     def create_histogram(self, a: Value, bins: int, mask: Value | None) -> Value:

@@ -78,9 +78,9 @@ def view_of(tensor: torch.Tensor) -> View:
     """Return where the elements of ``tensor`` lie in its storage."""
     size = tensor.element_size()
     return View(
-        tensor.storage_offset() * size,
-        tuple(tensor.shape),
-        tuple(stride * size for stride in tensor.stride()),
+        int(tensor.storage_offset()) * size,
+        tuple(int(n) for n in tensor.shape),
+        tuple(int(stride) * size for stride in tensor.stride()),
         size,
     )
 

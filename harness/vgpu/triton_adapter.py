@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -17,48 +19,21 @@ import torch
 
 from harness.vgpu.builder import Builder
 from harness.vgpu.elements import SCALARS, Element, Pointer
+from harness.vgpu.triton_names import ANNOTATIONS, BYTES, DTYPES
 
 SUPPORTED = ((3, 7), (3, 8), (3, 9))
 
-#: torch dtype by Triton's name; what is not here (E8M0, packed FP4) is passed as bytes.
-_DTYPES = {
-    torch.bool: "int1",
-    torch.int8: "int8",
-    torch.uint8: "uint8",
-    torch.int16: "int16",
-    torch.uint16: "uint16",
-    torch.int32: "int32",
-    torch.uint32: "uint32",
-    torch.int64: "int64",
-    torch.uint64: "uint64",
-    torch.float16: "fp16",
-    torch.bfloat16: "bf16",
-    torch.float32: "fp32",
-    torch.float64: "fp64",
-    torch.float8_e4m3fn: "fp8e4nv",
-    torch.float8_e5m2: "fp8e5",
-    torch.float8_e4m3fnuz: "fp8e4b8",
-    torch.float8_e5m2fnuz: "fp8e5b16",
-}
-_BYTES = ("float8_e8m0fnu", "float4_e2m1fn_x2")
 
-#: Names of Triton's canonical type abbreviations in parameter annotations.
-_ANNOTATIONS = {
-    "i1": "int1",
-    "u1": "int1",
-    **{f"i{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
-    **{f"u{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
-}
+@dataclass(frozen=True)
+class TypeRecord:
+    """A type of the language with everything that a tensor of it carries; ``sizes`` is its shape as plain numbers."""
 
-#: Keyword arguments of a launch that choose how it is compiled and mean nothing to its result.
-LAUNCH_OPTIONS = frozenset(
-    """num_warps num_stages num_ctas maxnreg ir_override enable_fp_fusion launch_cooperative_grid launch_pdl
-    cluster_dims ptx_version ptx_options extern_libs debug instrumentation_mode sanitize_overflow arch
-    minRegAutoWS maxRegAutoWS num_buffers_warp_spec num_consumer_groups reg_dec_producer reg_inc_consumer
-    enable_warp_specialization supported_fp8_dtypes deprecated_fp8_dot_operand_dtypes default_dot_input_precision
-    allowed_dot_input_precisions max_num_imprecise_acc_default backend_name
-    waves_per_eu matrix_instr_nonkdim kpack allow_flush_denorm schedule_hint""".split()
-)
+    type: Any
+    dtype: Any
+    shape: Any
+    numel: Any
+    sizes: tuple[int, ...]
+    signed: bool
 
 
 class Adapter:
@@ -69,9 +44,9 @@ class Adapter:
         found = re.match(r"(\d+)\.(\d+)", triton.__version__)
         version = (int(found[1]), int(found[2])) if found else (0, 0)
         if version not in SUPPORTED:
-            raise RuntimeError(f"the virtual GPU needs Triton 3.7–3.9, found {triton.__version__}")
+            raise RuntimeError(f"the virtual GPU needs Triton 3.7\u20133.9, found {triton.__version__}")
         self.version = version
-        self.library = str(Path(triton.__file__).parent)
+        self.library = str(Path(str(triton.__file__)).parent)
         self.tl = importlib.import_module("triton.language")
         self.core = importlib.import_module("triton.language.core")
         self._standard = importlib.import_module("triton.language.standard")
@@ -94,7 +69,10 @@ class Adapter:
         self.descriptor: Any = self._descriptor.TensorDescriptor
         self.wrapper: Any = self._jit.TensorWrapper
         self._kinds = self._combine_kinds()
-        self.dtypes = {name: self.dtype(name) for name in SCALARS if name != "void"}
+        self._records: dict[tuple[str, tuple[int, ...]], TypeRecord] = {}
+        # Triton compares types by identity in places, so these must be its own objects
+        own = [v for v in vars(self.core).values() if type(v) is self.dtype]
+        self.dtypes = {v.name: v for v in own if v.name in SCALARS}
 
     # -- language
 
@@ -112,16 +90,13 @@ class Adapter:
         """Return the Python function under a ``@triton.jit`` object, in either mode, or None if it is none."""
         if isinstance(fn, self._jit.JITFunction):
             return fn.fn  # type: ignore[no-any-return]
-        interpreted = self._interpreted()
-        if interpreted is not None and isinstance(fn, interpreted):
+        if type(fn).__name__ == "InterpretedFunction":
             return fn.fn  # type: ignore[no-any-return]
         return None
 
     @staticmethod
     def _interpreted() -> Any:
-        # imported only when TRITON_INTERPRET made it exist: it patches numpy state on import
-        import sys
-
+        # there only if somebody set TRITON_INTERPRET or imported it; importing it is not ours to do
         module = sys.modules.get("triton.runtime.interpreter")
         return None if module is None else module.InterpretedFunction
 
@@ -180,8 +155,8 @@ class Adapter:
 
     def pointer_dtype(self, dtype: torch.dtype) -> Any:
         """Return Triton's element type for tensors of ``dtype``; raises TypeError if there is none."""
-        name = _DTYPES.get(dtype)
-        if name is None and str(dtype).removeprefix("torch.") in _BYTES:
+        name = DTYPES.get(dtype)
+        if name is None and str(dtype).removeprefix("torch.") in BYTES:
             name = "uint8"
         if name is None:
             raise TypeError(f"no Triton type for {dtype}")
@@ -192,6 +167,27 @@ class Adapter:
         if type.is_ptr():
             return Pointer(self.element(type.element_ty))
         return SCALARS[type.name]
+
+    def record(self, element_type: Any, shape: tuple[int, ...]) -> TypeRecord:
+        """Return the record of a block, or of a scalar if ``shape`` is empty; types are made once."""
+        key = (element_type.name, shape)
+        found = self._records.get(key)
+        if found is None:
+            model = self.tensor(None, self.type_of(element_type, shape))
+            signed = not element_type.is_ptr() and element_type.is_int_signed()
+            found = TypeRecord(model.type, model.dtype, model.shape, model.numel, shape, signed)
+            self._records[key] = found
+        return found
+
+    def make(self, handle: Any, record: TypeRecord) -> Any:
+        """Return ``tl.tensor(handle, record.type)`` without computing again what depends on the type alone."""
+        made = self.tensor.__new__(self.tensor)
+        made.handle = handle
+        made.type = record.type
+        made.dtype = record.dtype
+        made.shape = record.shape
+        made.numel = record.numel
+        return made
 
     def type_of(self, element_type: Any, shape: tuple[int, ...]) -> Any:
         """Return Triton's type of a block, or of a scalar if ``shape`` is empty."""
@@ -206,7 +202,7 @@ class Adapter:
             return "constexpr"
         pointer = name.startswith("*")
         name = name.removeprefix("*k").removeprefix("*")
-        base = self.dtypes.get(_ANNOTATIONS.get(name, name))
+        base = self.dtypes.get(ANNOTATIONS.get(name, name))
         if base is None:
             return None
         return self.tl.pointer_type(base) if pointer else base

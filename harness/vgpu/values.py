@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.vgpu.storage import Region
 from harness.vgpu.elements import Element
+from harness.vgpu.storage import Region
 
 #: Grid axes in front of every value, z first, so that C order is the hardware's program order.
 LEAD = 3
@@ -78,9 +78,7 @@ def scalar(value: Any, type: Element) -> Value:
     return Value(np.full((1,) * LEAD, value, type.held), type)
 
 
-def combine(
-    values: tuple[Value, ...], merge: Callable[[tuple[Data, ...]], Data], shape: tuple[int, ...]
-) -> Value:
+def combine(values: tuple[Value, ...], merge: Callable[[tuple[Data, ...]], Data], shape: tuple[int, ...]) -> Value:
     """Merge values lane-wise (select, concatenate, stack); pointers of different regions become mixed."""
     first = values[0]
     data = merge(tuple(v.data for v in values))
@@ -89,7 +87,9 @@ def combine(
     regions: list[Region | None] = []
     selectors = []
     for value in values:
-        base = value.base if isinstance(value.base, Mixed) else Mixed((value.base,), np.zeros(value.data.shape, np.int16))
+        base = value.base
+        if not isinstance(base, Mixed):
+            base = Mixed((base,), np.zeros(value.data.shape, np.int16))
         numbers = []
         for region in base.regions:
             if not any(region is r for r in regions):

@@ -15,7 +15,8 @@ def test_on_hardware():
 
 @pytest.fixture
 def without_gpu(pytester, monkeypatch):
-    """A project in which no GPU is visible, wherever this runs."""
+    """A project that uses the harness and in which no GPU is visible, wherever this runs."""
+    pytester.makeini("[pytest]\nconformance_modules = kernels\n")
     for variable in ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"):
         monkeypatch.setenv(variable, "")
     return pytester
@@ -63,13 +64,30 @@ def test_unmarked_tests_run_without_a_gpu(without_gpu):
 
 
 def test_the_header_says_what_this_machine_can_run(without_gpu):
-    without_gpu.makeini("[pytest]\nconformance_modules = kernels\n")
     result = run(without_gpu, "--collect-only")
     result.stdout.fnmatch_lines(["kernel-harness: virtual GPU, no GPU: every GPU test is skipped"])
 
 
-def test_a_project_that_does_not_use_the_harness_gets_no_header(without_gpu):
-    assert "kernel-harness" not in run(without_gpu, "--collect-only").stdout.str()
+def test_a_project_that_does_not_use_the_harness_keeps_its_own_markers(without_gpu):
+    without_gpu.makeini("[pytest]\nmarkers = gpu: ours\n")
+    without_gpu.makepyfile("import pytest\n@pytest.mark.gpu\ndef test_of_theirs():\n    assert True\n")
+    result = run(without_gpu)
+    result.assert_outcomes(passed=1)
+    assert "kernel-harness" not in result.stdout.str()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ([], "no implementation is registered; name its module: --module, or conformance_modules"),
+        (["--contract", "mxfp4"], "no contract 'mxfp4'; did you mean 'mxfp4_moe'?"),
+        (["--known", "nowhere.toml"], "--known nowhere.toml: No such file or directory"),
+    ],
+)
+def test_suites_with_nothing_to_run_on_are_an_error(pytester, arguments, line):
+    result = run(pytester, "--pyargs", "harness.suites", *arguments)
+    assert result.ret not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+    result.stdout.fnmatch_lines([f"*{line}*"])
 
 
 @pytest.mark.parametrize(("profile", "examples"), [("quick", 20), ("ci", 100), ("nightly", 2000)])

@@ -58,7 +58,13 @@ def minimal():
     """``minimal(strategy, fails)`` -> the example that a fault showing on ``fails`` shrinks to."""
 
     def shrink(strategy, fails):
-        config = settings(max_examples=2000, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+        config = settings(
+            max_examples=2000,
+            database=None,
+            deadline=None,
+            phases=[Phase.generate, Phase.shrink],
+            suppress_health_check=list(HealthCheck),
+        )
         return find(strategy, fails, settings=config, random=random.Random(0))
 
     return shrink

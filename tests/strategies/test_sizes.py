@@ -33,6 +33,11 @@ def test_multiples_next_to_each_edge_are_reached(reach):
     )
 
 
+def test_every_size_of_the_range_can_be_drawn(examples):
+    assert set(examples(sizes(tile=8, min_size=0), 400)) == set(range(18))
+    assert set(examples(sizes(tile=64, min_size=32, max_size=320, multiple_of=32), 400)) == set(range(32, 321, 32))
+
+
 @given(
     tile=st.integers(1, 300),
     min_size=st.integers(0, 300),

@@ -71,3 +71,61 @@ def same(first, second):
     return all(torch.equal(first[name].nan_to_num(7), second[name].nan_to_num(7)) for name in first) and all(
         torch.equal(first[name].isnan(), second[name].isnan()) for name in first
     )
+
+
+#: Where a planted fault is looked for, and in how many cases it has to show, so that a short search finds it.
+CASES, LEAST = 200, 3
+
+
+@functools.cache
+def known(name):
+    """Return (case, inputs, oracles) of the first CASES cases; nothing may write to them."""
+    of = contract(name)
+    built = [(case, build(of, case)[0]) for case in drawn(name, CASES)]
+    return tuple((case, inputs, oracles(of, inputs)) for case, inputs in built)
+
+
+def shows(name, fault):
+    """Whether ``fault(case, inputs, oracle)``, which returns outputs, is out of tolerance in LEAST of the cases."""
+    of = contract(name)
+    count = 0
+    for case, inputs, expected in known(name):
+        actual = fault(case, inputs, of.oracle)
+        count += bool(complaints(of, actual, expected))
+        if count == LEAST:
+            return True
+    return False
+
+
+def complaints_about_rounded(name, case, factor):
+    """Return what is said of ``factor`` times the exact outputs, each rounded once."""
+    of = contract(name)
+    inputs, _ = build(of, case)
+    expected = oracles(of, inputs)
+    rounded = {output: (exact * factor).to(expected.low[output].dtype) for output, exact in expected.high.items()}
+    return complaints(of, rounded, expected)
+
+
+def with_changed(*names, change):
+    """Return the fault of reading the arguments ``names`` as ``change`` makes them; None stays None."""
+
+    def fault(case, inputs, oracle):
+        given = {name: inputs[name] for name in names if inputs[name] is not None}
+        return oracle(**inputs | {name: change(value) for name, value in given.items()})
+
+    return fault
+
+
+def without(*names, value=None):
+    """Return the fault of ``value`` in the place of the arguments ``names``."""
+    return lambda case, inputs, oracle: oracle(**inputs | dict.fromkeys(names, value))
+
+
+def with_output(name, change):
+    """Return the fault of the output ``name`` being what ``change(right, inputs)`` makes of it."""
+
+    def fault(case, inputs, oracle):
+        outputs = oracle(**inputs)
+        return outputs | {name: change(outputs[name], inputs)}
+
+    return fault

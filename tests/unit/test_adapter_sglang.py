@@ -21,7 +21,7 @@ def flash_mla_sparse_decode_triton(q, k_cache, indices, topk_length, attn_sink, 
 
 def _merge_partial_attn(out1, lse1, out2, lse2):
     assert out1.shape[:-1] == lse1.shape and out1.dim() == 4
-    return out1 + out2, lse1 * 10 + lse2
+    return out1 + out2, lse1.clamp(min=0) * 10 + lse2
 """
 TORCH_MLA = """
 import torch
@@ -118,12 +118,26 @@ def test_the_torch_path_gets_the_default_scale_of_its_entry_point(adapter):
     assert adapter._torch_mla.seen["softmax_scale"] == 2.0
 
 
-def test_merging_folds_from_the_first_part_on(adapter):
+def test_merging_folds_every_part_into_an_empty_one(adapter):
     outs = torch.tensor([1.0, 2.0, 4.0])[:, None, None].expand(3, 5, 8)
     lses = torch.tensor([1.0, 2.0, 3.0])[:, None].expand(3, 5)
     merged = adapter.merge_attn_states(outs, lses)
     assert torch.equal(merged["out"], torch.full((5, 8), 7.0))
     assert torch.equal(merged["lse"], torch.full((5,), 123.0))
+
+
+@pytest.mark.parametrize(
+    ("argument", "outs", "lses"),
+    [
+        ("outs", torch.zeros(0, 5, 8), torch.zeros(0, 5)),
+        ("outs", torch.zeros(5, 8), torch.zeros(5)),
+        ("lses", torch.zeros(3, 5, 8), torch.zeros(3, 4)),
+        ("lses", torch.zeros(3, 5, 8), 0.0),
+    ],
+)
+def test_the_fold_refuses_what_it_is_answerable_for(adapter, argument, outs, lses):
+    with pytest.raises((ValueError, TypeError), match=f"^{argument}: wanted"):
+        adapter.merge_attn_states(outs, lses)
 
 
 def test_the_slot_path_gets_the_sizes_that_the_shapes_say(adapter):
@@ -165,13 +179,13 @@ def test_the_loop_refuses_what_it_is_answerable_for(adapter, argument, value):
 
 def test_a_wheel_of_another_version_is_named(tmp_path, monkeypatch, own_registry):
     monkeypatch.setenv("HARNESS_SGLANG", str(wheel(tmp_path, version="0.5.23")))
-    with pytest.raises(SetupError, match="make verify-sglang.*found 0.5.23 in"):
+    with pytest.raises(SetupError, match=r"make verify-sglang.*found 0\.5\.23 in"):
         load()
 
 
 def test_a_wheel_without_a_file_names_the_file(tmp_path, monkeypatch, own_registry):
     monkeypatch.setenv("HARNESS_SGLANG", str(wheel(tmp_path, files={})))
-    with pytest.raises(SetupError, match="lacks sglang/srt/layers/attention/flash_mla_sm120_triton.py"):
+    with pytest.raises(SetupError, match=r"lacks sglang/srt/layers/attention/flash_mla_sm120_triton\.py"):
         load()
 
 

@@ -6,9 +6,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 400
-FILES = [
-    path for folder in ("harness", "kernels", "reference", "tests", "ci") for path in sorted((ROOT / folder).rglob("*.py"))
-]
+FOLDERS = ("harness", "kernels", "reference", "tests", "ci")
+FILES = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -1,6 +1,8 @@
 """The four forms of one run."""
 
 import json
+import shlex
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -18,7 +20,8 @@ FAULT = FaultRecord(
 
 
 def record(check, verdict, **details):
-    return Record(contract="toy", implementation="triton", check=check, verdict=verdict, examples=7, seconds=1.5, **details)
+    common = {"contract": "toy", "implementation": "triton", "examples": 7, "seconds": 1.5}
+    return Record(check=check, verdict=verdict, **common, **details)
 
 
 def summary(*records, **details):
@@ -52,13 +55,32 @@ def test_the_headline_counts_what_is_wrong(records, headline):
     assert summary(*records).headline() == headline
 
 
-def test_a_replay_command_survives_a_shell():
-    import shlex
-
-    command = MIXED.replay(FAILED, FAULT)
+@pytest.mark.parametrize(
+    "case",
+    [FAULT.case, "Case()", "Case(a='b c')", """Case(a='"')""", "Case(a='$HOME `x` !! \\\\')", "Case(a=\"it's\")"],
+)
+def test_a_replay_command_survives_a_shell(case):
+    command = MIXED.replay(FAILED, replace(FAULT, case=case))
     assert shlex.split(command) == [
-        "python", "-m", "harness", "case", "toy", FAULT.case, "--impl", "triton", "--module", "acme"
+        "python", "-m", "harness", "case", "toy", case, "--impl", "triton", "--module", "acme"
     ]  # fmt: skip
+
+
+def test_illegal_calls_share_a_line_and_a_section():
+    def refusal(label, verdict):
+        check = f"rejects:{label}"
+        faults = (replace(FAULT, check=check, case="Rejection()", message=f"{label} accepted silently"),)
+        return record(check, verdict, faults=faults if verdict is Verdict.FAIL else ())
+
+    calls = [refusal("rank", Verdict.FAIL), refusal("dtype", Verdict.PASS), refusal("shape", Verdict.FAIL)]
+    text = table.render(summary(PASSED, *calls))
+    assert [line.split()[:5] for line in text.splitlines()[2:4]] == [
+        ["rejects:", "1", "illegal", "calls", "PASS"],
+        ["rejects:", "2", "illegal", "calls", "FAIL"],
+    ]
+    for shown in (text, markdown.render(summary(PASSED, *calls))):
+        assert "rank accepted silently" in shown
+        assert "shape accepted silently" in shown
 
 
 def test_the_table_has_a_line_a_check_and_every_fault_with_its_replay():

@@ -1,5 +1,6 @@
 """Accesses outside of an argument's view are faults that name line, argument, program and element."""
 
+import pickle
 import re
 from pathlib import Path
 
@@ -229,3 +230,11 @@ def test_the_process_survives_a_fault_and_later_launches_work():
             unmasked_kernel[(2,)](x, out, BLOCK=256)
         unmasked_kernel[(1,)](x, out, BLOCK=256)
     assert torch.equal(out, 2 * x)
+
+
+def test_a_fault_can_be_sent_to_another_process():
+    with VirtualGPU(), pytest.raises(OutOfBounds) as caught:
+        unmasked_kernel[(1,)](torch.zeros(4), torch.zeros(8), BLOCK=8)
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert str(copy) == str(caught.value)
+    assert (copy.argument, copy.line, copy.index) == ("x_ptr", caught.value.line, (4,))

@@ -48,10 +48,12 @@ def test_memory_from_empty_holds_the_pattern(pattern, expected):
         new.append(torch.empty_strided((3,), (2,)))
         ids = torch.empty(3, dtype=torch.int32)
         codes = torch.empty(3, dtype=torch.float8_e4m3fn)
+        flags = torch.empty(3, dtype=torch.bool)
     for tensor in new:
         torch.testing.assert_close(tensor, torch.full((3,), expected), equal_nan=True)
     assert ids.tolist() == [pattern.index] * 3
     assert codes.view(torch.uint8).tolist() == [pattern.byte] * 3
+    assert flags.tolist() == [pattern.byte != 0] * 3
 
 
 def test_torch_operations_write():
@@ -76,10 +78,12 @@ def test_a_copy_of_unwritten_memory_is_unwritten():
         copy = source.t().contiguous()
         target = torch.zeros(2, 4)
         target.copy_(source)
+        wide = source.double()
         computed = source + 1
     assert gpu.unwritten(copy).count == 4
     assert gpu.unwritten(copy[:, 0]) is None
     assert gpu.unwritten(target).first_index == (1, 0)
+    assert gpu.unwritten(wide).count == 4
     assert gpu.unwritten(computed) is None
 
 

@@ -1,0 +1,18 @@
+"""What decides how a kernel is launched: how many blocks are resident, and which grid a barrier may span.
+
+Nothing here imports torch or Triton or touches a device when it is imported.
+"""
+
+from harness.launch.context import context_units
+from harness.launch.grids import DoesNotFit, SafeGrid, barrier_safe_grid
+from harness.launch.residency import Residency, Resources, resident_blocks
+
+__all__ = [
+    "DoesNotFit",
+    "Residency",
+    "Resources",
+    "SafeGrid",
+    "barrier_safe_grid",
+    "context_units",
+    "resident_blocks",
+]

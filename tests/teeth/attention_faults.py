@@ -1,0 +1,86 @@
+"""Faults planted in ``sparse_mla_decode`` and ``merge_attn_states``: layout, softmax, sink, splits, wrapper."""
+
+from tests.teeth.planting import Planted
+
+MLA = "sparse_mla_decode"
+DEVICE = "_sparse_mla_kernels"
+ARGUMENTS = "_sparse_mla_arguments"
+LANES = "token = tl.load(index, mask=position < length, other=-1).to(tl.int64)"
+SCORE = 'score = tl.where(valid[None, :], score * score_scale, float("-inf"))'
+
+
+def _mla(
+    name: str, file: str, old: str, new: str, check: str, implementation: str = "single", count: int = 1
+) -> Planted:
+    return Planted(name, file, old, new, check, MLA, implementation, count)
+
+
+def _merge(name: str, old: str, new: str, check: str) -> Planted:
+    return Planted(name, "merge_attn_states", old, new, check, "merge_attn_states", "triton")
+
+
+FAULTS = (
+    _mla("length off by one", DEVICE, LANES, LANES.replace("< length", "<= length"), "poison:"),
+    _mla("index 0 treated as invalid", DEVICE, "valid = (token >= 0)", "valid = (token > 0)", "oracle:"),
+    _mla("index past the pool read", DEVICE, " & (token < num_tokens)", "", "memory"),
+    _mla("index -1 is the last token", DEVICE, LANES,
+         LANES + "\n        token = tl.where(token == -1, num_tokens - 1, token)", "oracle:"),
+    _mla("sink skipped", DEVICE, "        if HAS_SINK:\n            sink", "        if False:\n            sink",
+         "oracle:out"),
+    _mla("sink in the lse", DEVICE, "            half, whole = _sink_factors(lse, sink * LOG2_E)\n",
+         "            half, whole = _sink_factors(lse, sink * LOG2_E)\n"
+         "            tl.store(lse_ptr + row, lse * LN_2 - tl.log(whole) - 2 * tl.log(half), mask=in_heads)\n",
+         "oracle:lse"),
+    _mla("sink taken in base 2", DEVICE, "_sink_factors(lse, sink * LOG2_E)", "_sink_factors(lse, sink)", "oracle:out"),
+    _mla("lse in base 2", DEVICE, "tl.store(lse_ptr + row, lse * LN_2, mask=in_heads)",
+         "tl.store(lse_ptr + row, lse, mask=in_heads)", "oracle:lse"),
+    _mla("lse of the splits in base 2", DEVICE, "tl.store(lse_ptr + row, lse * LN_2)", "tl.store(lse_ptr + row, lse)",
+         "oracle:lse", "split"),
+    _mla("scale groups of 128", DEVICE, ">> (group * 8)", ">> (group // 2 * 8)", "oracle:out"),
+    _mla("scale bias 126", DEVICE, "code == 0, 0x00400000, code << 23", "code == 0, 0x00800000, (code + 1) << 23",
+         "oracle:out"),
+    _mla("NaN scale read as infinity", DEVICE, "    bits = tl.where(code == 255, 0x7FC00000, bits)\n", "", "oracle:"),
+    _mla("scales of page 0", DEVICE, "scale_ptr + page * scale_page_stride", "scale_ptr", "oracle:"),
+    _mla("rope one element late", DEVICE, "offset * 288 + 224", "offset * 288 + 225", "oracle:"),
+    _mla("page offset in 32 bits", DEVICE, "page * code_page_stride + offset * 576",
+         "(page.to(tl.int32) * code_page_stride.to(tl.int32)) + offset * 576", "memory"),
+    _mla("output not rescaled", DEVICE, "acc0 = tl.dot(p, k0, acc0 * kept)", "acc0 = tl.dot(p, k0, acc0)",
+         "oracle:out"),
+    _mla("sum not rescaled", DEVICE, "total = total * shrink + ", "total = total + ", "oracle:lse"),
+    _mla("tail tile dropped", DEVICE, "tl.cdiv(length, BLOCK_T))", "length // BLOCK_T)", "oracle:"),
+    _mla("extra cache ignored", DEVICE, "if HAS_EXTRA:\n        extra_l", "if False:\n        extra_l", "oracle:"),
+    _mla("extra cache with the first page size", DEVICE, "            EXTRA_PAGE_SIZE, HEAD_DIM_V",
+         "            PAGE_SIZE, HEAD_DIM_V", "oracle:"),
+    _mla("indices of the first sequence for all", DEVICE, "index_ptr + batch * index_batch_stride, index_stride, first",
+         "index_ptr, index_stride, first", "oracle:"),
+    _mla("invalid tokens read as token 0", DEVICE, "dim, mask=valid[:, None, None], other=0)", "dim)", "poison:"),
+    _mla("sentinel instead of -inf", DEVICE, SCORE, SCORE.replace('float("-inf")', "-1e30"), "oracle:"),
+    _mla("NaN score hidden", DEVICE, "        total = total * shrink",
+         "        weight = tl.where(score == score, weight, 0.0)\n        total = total * shrink", "oracle:lse"),
+    _mla("e4m3 NaN read as 480", DEVICE, "value = code.to(tl.float8e4nv, bitcast=True).to(tl.float32) * scale",
+         "value = code.to(tl.float8e4nv, bitcast=True).to(tl.float32)\n"
+         "    value = tl.where(value == value, value, tl.where(code == 0x7F, 480.0, -480.0)) * scale", "oracle:"),
+    _mla("e4m3 sign lost", DEVICE, "code.to(tl.float8e4nv", "(code & 0x7F).to(tl.float8e4nv", "oracle:"),
+    _mla("head_dim_v not masked", DEVICE, "mask = in_heads[:, None] & (dim < HEAD_DIM_V)[None, :]",
+         "mask = in_heads[:, None]", "memory"),
+    _mla("padded heads written", DEVICE, "tl.store(lse_ptr + row, lse * LN_2, mask=in_heads)",
+         "tl.store(lse_ptr + row, lse * LN_2)", "memory"),
+    _mla("dead rows merge to NaN", DEVICE, "share = tl.where(total == 0.0, 0.0, weight / total)",
+         "share = weight / total", "oracle:out", "split"),
+    _mla("empty split not written", DEVICE, "tl.store(part_total_ptr + row, total, mask=in_heads)",
+         "tl.store(part_total_ptr + row, total, mask=in_heads & (total > 0))", "unwritten", "split"),
+    _mla("last split skipped", "sparse_mla_decode", "[(programs, splits)](", "[(programs, splits - 1)](", "unwritten",
+         "split"),
+    _mla("query taken as contiguous", "sparse_mla_decode", "        q.stride(0),\n        q.stride(2),",
+         "        num_heads * 512,\n        512,", "poison:q padding"),
+    _mla("default scale of the nope part", ARGUMENTS, "HEAD_DIM**-0.5 if", "448**-0.5 if", "oracle:"),
+    _mla("two query tokens accepted", ARGUMENTS, "(None, 1, None, HEAD_DIM)", "(None, None, None, HEAD_DIM)",
+         "rejects:"),
+    _merge("empty part read", "mask=used, other=0.0)", "mask=in_tile, other=0.0)", "poison:empty part"),
+    _merge("lse is the maximum only", "top + tl.log(total)", "top", "oracle:lse"),
+    _merge("no part gives NaN", 'top = tl.where(tl.abs(top) == float("inf"), 0.0, top)', "top = top", "oracle:"),
+    _merge("last part dropped", "    for _ in range(num_parts):\n        part_lse = ",
+           "    for _ in range(num_parts - 1):\n        part_lse = ", "oracle:out"),
+    _merge("weights of the last part for all", "share = tl.where(total == 0.0, 0.0, tl.exp(part_lse - top) / total)",
+           "share = 1.0 / total", "oracle:out"),
+)  # fmt: skip

@@ -1,0 +1,126 @@
+"""What kills one child costs that one: it gets a verdict with its last case, and the others go on."""
+
+import time
+
+import pytest
+
+from harness import isolate
+from harness.report.records import Verdict
+
+#: Longer than importing torch and Hypothesis takes on a busy machine.
+SILENCE = 25.0
+
+
+def job(name, **options):
+    return isolate.Job(
+        contract="victims", implementation=name, modules=("tests.unit.victims",), **{"examples": 5, **options}
+    )
+
+
+def verdicts(records):
+    return {(record.implementation, record.verdict) for record in records}
+
+
+@pytest.fixture(scope="module")
+def outcome():
+    """Records and events of one run over every victim."""
+    events, done = [], []
+    names = ["exits", "right", "segfaults", "out-of-memory", "hangs", "faulty", "unknown"]
+    records = isolate.run(
+        [job(name) for name in names],
+        children=2,
+        silence=SILENCE,
+        on_progress=events.append,
+        on_done=lambda job, records: done.append(job.implementation),
+    )
+    return records, events, done
+
+
+def of(outcome, name):
+    return [record for record in outcome[0] if record.implementation == name]
+
+
+def test_records_come_in_the_order_of_the_jobs_and_every_job_is_done(outcome):
+    records, _, done = outcome
+    order = list(dict.fromkeys(record.implementation for record in records))
+    assert order == ["exits", "right", "segfaults", "out-of-memory", "hangs", "faulty", "unknown"]
+    assert sorted(done) == sorted(order)
+
+
+def test_right_implementation_passes_beside_the_victims(outcome):
+    assert {record.verdict for record in of(outcome, "right")} == {Verdict.PASS}
+
+
+def test_fault_comes_back_whole(outcome):
+    (lse,) = [record for record in of(outcome, "faulty") if record.check == "oracle:lse"]
+    assert lse.verdict is Verdict.FAIL
+    assert lse.faults[0].case.startswith("Case(rows=")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("exits", "exited with status 3"),
+        ("segfaults", "killed by SIGSEGV"),
+        ("out-of-memory", "out of memory"),
+    ],
+)
+def test_death_of_a_child_is_a_crash_on_its_last_case(outcome, name, said):
+    (record,) = of(outcome, name)
+    assert (record.check, record.verdict) == ("process", Verdict.CRASH)
+    assert said in record.note
+    assert record.faults[0].case.startswith("Case(rows=")
+
+
+@pytest.mark.parametrize("name", ["segfaults", "hangs"])
+def test_sudden_end_shows_the_python_line(outcome, name):
+    (record,) = of(outcome, name)
+    assert "victims.py" in record.faults[0].message
+
+
+def test_hang_is_a_timeout_on_its_last_case(outcome):
+    (record,) = of(outcome, "hangs")
+    assert (record.check, record.verdict) == ("process", Verdict.TIMEOUT)
+    assert "no progress for 25 s" in record.note
+    assert record.faults[0].case.startswith("Case(rows=")
+
+
+def test_child_that_cannot_start_says_why(outcome):
+    (record,) = of(outcome, "unknown")
+    assert record.verdict is Verdict.CRASH
+    assert "no implementation 'unknown' of victims is registered" in record.note
+    assert record.faults == ()
+
+
+def test_progress_names_phases_and_cases(outcome):
+    _, events, _ = outcome
+    assert {"load", "rejects", "search"} <= {event.phase for event in events}
+    assert any(event.case.startswith("Case(") and event.job.implementation == "right" for event in events)
+
+
+def test_faults_found_before_a_crash_are_kept():
+    records = isolate.run([job("faulty-then-exits", examples=30)])
+    assert {record.check: record.verdict for record in records} == {
+        "oracle:lse": Verdict.FAIL,
+        "process": Verdict.CRASH,
+    }
+
+
+def test_deadline_ends_a_child_that_makes_progress():
+    began = time.monotonic()
+    records = isolate.run([job("hangs")], deadline=4.0)
+    assert time.monotonic() - began < 30
+    assert verdicts(records) == {("hangs", Verdict.TIMEOUT)}
+    assert "not done after 4 s" in records[0].note
+
+
+def test_no_child_outlives_an_interrupted_run():
+    def interrupt(progress):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        isolate.run([job("hangs")], on_progress=interrupt)
+
+
+def test_nothing_to_do_is_nothing():
+    assert isolate.run([]) == []

@@ -1,0 +1,331 @@
+"""SM budgets: each promise holds for ours and is broken by the seed's logic, so each test can fail."""
+
+import asyncio
+import contextvars
+import threading
+
+import pytest
+
+from harness.injector import cross_threads, inject
+from harness.launch.physical import physical_sms
+from harness.launch.sm_budget import (
+    available_sms,
+    current_budget,
+    physical_from,
+    set_num_sms,
+    sm_budget,
+    workspace_key,
+)
+from harness.state import register_state, unregister_state
+from tests.unit.budgets import RESERVE, Devices, OurBudgets, SeedBudgets
+
+
+@pytest.fixture
+def devices():
+    """148 SMs on device 0, 78 on device 1."""
+    devices = Devices({0: 148, 1: 78})
+    with physical_from(devices):
+        yield devices
+
+
+def refuses(budgets, device=None):
+    try:
+        with budgets.budget(device):
+            return False
+    except ValueError:
+        return True
+
+
+def an_outer_budget_of_one_is_refused(devices, budgets):
+    budgets.set(1)
+    assert refuses(budgets)
+
+
+def a_reserve_that_leaves_one_sm_is_refused(devices, budgets):
+    devices.counts[0] = 3
+    assert refuses(budgets)
+
+
+def a_reserve_of_every_sm_is_refused(devices, budgets):
+    devices.environment[RESERVE] = "148"
+    assert refuses(budgets)
+
+
+def an_odd_partition_is_rounded_down_on_every_architecture(devices, budgets):
+    devices.arch = 90
+    devices.enter_context(0, 33)
+    with budgets.budget():
+        assert budgets.launched_on() == 30
+
+
+def a_second_device_has_its_own_count(devices, budgets):
+    with budgets.budget():
+        assert budgets.launched_on() == 146
+    devices.current = 1
+    budgets.set(78)
+    with budgets.budget():
+        assert budgets.launched_on() == 76
+
+
+def another_context_of_the_device_has_its_own_count(devices, budgets):
+    with budgets.budget():
+        pass
+    devices.enter_context(0, 96)
+    with budgets.budget():
+        assert budgets.launched_on() == 94
+
+
+def an_environment_changed_after_the_first_use_counts(devices, budgets):
+    with budgets.budget():
+        pass
+    devices.environment[RESERVE] = "8"
+    with budgets.budget():
+        assert budgets.launched_on() == 140
+
+
+def the_reserve_applies_to_sm_90(devices, budgets):
+    devices.arch = 90
+    with budgets.budget():
+        assert budgets.launched_on() == 146
+
+
+def what_the_body_sets_is_kept(devices, budgets):
+    with budgets.budget():
+        budgets.set(64)
+    assert budgets.launched_on() == 64
+
+
+def what_the_body_sets_is_kept_even_if_it_is_the_same_number(devices, budgets):
+    with budgets.budget() as sms:
+        budgets.set(sms)
+    assert budgets.launched_on() == 146
+
+
+def an_interrupt_at_any_step_leaves_the_budget_as_it_was(devices, budgets):
+    register_state("budget", budgets.launched_on, budgets.set)
+    try:
+        injection = inject(budgets.budget, lambda sms: budgets.launched_on())
+    finally:
+        unregister_state("budget")
+    assert len(injection.steps) > 8
+    assert not injection.leaks, str(injection)
+
+
+def two_threads_that_cross_do_not_touch_each_other(devices, budgets):
+    devices.counts[0] = 147
+
+    def ours():
+        return physical_from(devices)
+
+    def budget():
+        return _Both(ours(), budgets)
+
+    crossing = cross_threads(budget, budgets.launched_on)
+    assert len(crossing.orders) == 6
+    assert not crossing.problems, str(crossing)
+
+
+class _Both:
+    """A budget inside the test's devices, which a new thread does not inherit."""
+
+    def __init__(self, source, budgets):
+        self.managers = (source, budgets.budget())
+
+    def __enter__(self):
+        return [manager.__enter__() for manager in self.managers][-1]
+
+    def __exit__(self, *error):
+        for manager in reversed(self.managers):
+            manager.__exit__(*error)
+
+
+CASES = (
+    an_outer_budget_of_one_is_refused,
+    a_reserve_that_leaves_one_sm_is_refused,
+    a_reserve_of_every_sm_is_refused,
+    an_odd_partition_is_rounded_down_on_every_architecture,
+    a_second_device_has_its_own_count,
+    another_context_of_the_device_has_its_own_count,
+    an_environment_changed_after_the_first_use_counts,
+    the_reserve_applies_to_sm_90,
+    what_the_body_sets_is_kept,
+    what_the_body_sets_is_kept_even_if_it_is_the_same_number,
+    an_interrupt_at_any_step_leaves_the_budget_as_it_was,
+    two_threads_that_cross_do_not_touch_each_other,
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_it_holds_for_ours(case, devices):
+    case(devices, OurBudgets(devices))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_the_seed_breaks_it(case, devices):
+    with pytest.raises(AssertionError):
+        case(devices, SeedBudgets(devices))
+
+
+def test_nested_budgets_do_not_add_up(devices):
+    with sm_budget(2) as outer, sm_budget(2) as inner:
+        assert (outer, inner) == (146, 146)
+
+
+@pytest.mark.parametrize(
+    ("physical", "reserve", "outer", "target"),
+    [
+        (148, 2, None, 146),
+        (148, 0, None, 148),
+        (148, 2, 131, 130),
+        (148, 40, 131, 108),
+        (148, 2, 200, 146),
+        (78, 3, None, 74),
+        (4, 2, None, 2),
+        (2, 0, None, 2),
+    ],
+)
+def test_the_target_is_the_smaller_budget_rounded_down_to_even(physical, reserve, outer, target):
+    with physical_from(Devices({0: physical})):
+        set_num_sms(outer)
+        with sm_budget(reserve) as sms:
+            assert sms == current_budget() == available_sms() == target
+        assert current_budget() == outer
+
+
+@pytest.mark.parametrize("exception", [ValueError, KeyboardInterrupt, GeneratorExit])
+def test_any_exception_restores(devices, exception):
+    set_num_sms(100)
+    with pytest.raises(exception), sm_budget():
+        raise exception
+    assert current_budget() == 100
+
+
+def test_the_message_says_what_was_left_and_why(devices):
+    set_num_sms(1)
+    said = r"device 0: 1 of 148 SMs left \(2 reserved, outer budget 1\); .* at least 2"
+    with pytest.raises(ValueError, match=said), sm_budget():
+        pass
+
+
+@pytest.mark.parametrize("reserve", [True, 2.0, "2", None])
+def test_a_reserve_that_is_no_integer_is_rejected(devices, reserve):
+    with pytest.raises(TypeError, match="reserve: want an integer >= 0"), sm_budget(reserve):
+        pass
+
+
+def test_a_negative_reserve_is_rejected(devices):
+    with pytest.raises(ValueError, match="reserve: want an integer >= 0, got -1"), sm_budget(-1):
+        pass
+
+
+@pytest.mark.parametrize("sms", [0, -2])
+def test_a_limit_below_one_is_rejected(devices, sms):
+    with pytest.raises(ValueError, match="sms: want an integer >= 1"):
+        set_num_sms(sms)
+
+
+def test_a_limit_can_be_lifted_in_the_block_for_good(devices):
+    set_num_sms(64)
+    with sm_budget():
+        set_num_sms(None)
+        assert available_sms() == 148
+    assert current_budget() is None
+
+
+def test_a_device_is_counted_once_a_context(devices):
+    for _ in range(3):
+        with sm_budget(), sm_budget(device=1):
+            pass
+    devices.enter_context(0, 96)
+    with sm_budget(), sm_budget():
+        pass
+    assert devices.asked == [0, 1, 0]
+
+
+def test_a_failed_count_is_not_remembered(devices):
+    sms = devices.counts.pop(0)
+    with pytest.raises(KeyError), sm_budget():
+        pass
+    devices.counts[0] = sms
+    assert physical_sms(0) == 148
+
+
+@pytest.mark.parametrize(("device", "target"), [(None, 146), (1, 76), ("cuda:1", 76), ("cuda", 146)])
+def test_a_device_can_be_named_in_every_usual_way(devices, device, target):
+    with sm_budget(device=device) as sms:
+        assert sms == target
+        assert current_budget(device) == target
+        assert current_budget(0 if target == 76 else 1) is None
+
+
+def test_a_torch_device_without_a_number_is_the_current_one(devices):
+    import torch
+
+    devices.current = 1
+    with sm_budget(device=torch.device("cuda")) as sms:
+        assert sms == 76
+
+
+@pytest.mark.parametrize("device", [True, -1, 1.0, "cuda:x", "cuda:", ""])
+def test_what_names_no_device_is_rejected(devices, device):
+    with pytest.raises((TypeError, ValueError), match="device: want"), sm_budget(device=device):
+        pass
+
+
+def test_another_source_has_its_own_budgets(devices):
+    with sm_budget(), physical_from(Devices({0: 8})):
+        assert current_budget() is None
+        with sm_budget() as sms:
+            assert sms == 6
+
+
+def test_a_thread_starts_without_a_budget_and_can_be_given_its_parents(devices):
+    seen = []
+    with sm_budget():
+        for run in (threading.Thread, contextvars.copy_context().run):
+            task = (lambda: seen.append(current_budget(0))) if run is not threading.Thread else None
+            if task is None:
+                thread = threading.Thread(target=lambda: seen.append(current_budget(0)))
+            else:
+                thread = threading.Thread(target=run, args=(task,))
+            thread.start()
+            thread.join()
+    assert seen == [None, 146]
+
+
+def test_tasks_that_interleave_are_independent(devices):
+    async def task(limit, seen):
+        set_num_sms(limit)
+        with sm_budget() as sms:
+            await asyncio.sleep(0)
+            seen.append((sms, current_budget()))
+        await asyncio.sleep(0)
+        seen.append(current_budget())
+
+    async def both():
+        seen = [[], []]
+        await asyncio.gather(task(100, seen[0]), task(51, seen[1]))
+        return seen
+
+    assert asyncio.run(both()) == [[(100, 100), 100], [(50, 50), 51]]
+
+
+def test_a_workspace_that_depends_on_the_sms_has_them_in_its_key(devices):
+    with sm_budget(2):
+        wide = workspace_key("mega_moe", 64, 128, uses_sms=True)
+    with sm_budget(52):
+        narrow = workspace_key("mega_moe", 64, 128, uses_sms=True)
+    assert wide != narrow
+    assert wide[-1] == ("num_sms", 146)
+
+
+def test_a_workspace_that_does_not_keeps_its_key(devices):
+    outside = workspace_key("mega_moe", 64, uses_sms=False)
+    with sm_budget():
+        assert workspace_key("mega_moe", 64, uses_sms=False) == outside
+    assert workspace_key("mega_moe", 64, uses_sms=False, device=1) != outside
+
+
+def test_a_workspace_asked_for_outside_its_budget_is_refused(devices):
+    with pytest.raises(ValueError, match="mega_moe on device 0: .* inside the sm_budget"):
+        workspace_key("mega_moe", 64, uses_sms=True)
