@@ -17,6 +17,7 @@ test: lint types pytest
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 
 types: $(VENV)/.installed
 	$(BIN)/mypy

@@ -75,8 +75,9 @@ def inject(
     """Run ``with manager_factory() as value: body(value)`` once undisturbed and once for each step, and report leaks.
 
     A step is a call, to Python or C, made by the manager's own code or by ``body``, or by what they call. While
-    entering and in the body the exception comes both before and after each call; while leaving only after, since what
-    a refused restoring call would have restored is nobody's fault. The body also fails as a whole, at its end.
+    entering and in the body the exception comes both before and after each call; while leaving, or leaving a manager
+    inside, only after, since what a refused restoring call would have restored is nobody's fault. The body also fails
+    as a whole, at its end.
     State that leaks is put back before the next run. Everything runs in the calling thread; its profiler is set aside
     meanwhile. Raises whatever the undisturbed run raises, RuntimeError if the steps do not come to an end.
     """
@@ -133,7 +134,7 @@ class _Probe:
             return
         name = getattr(argument, "__qualname__", repr(argument)) if c_call else frame.f_code.co_qualname
         when: Literal["before", "after"] = "before" if event.endswith("call") else "after"
-        if self.phase == "exit" and when == "before":
+        if when == "before" and (self.phase == "exit" or _leaves(name, caller)):
             return
         self._step(when, name, f"{caller.f_code.co_filename}:{caller.f_lineno}")
 
@@ -144,6 +145,17 @@ class _Probe:
             self.fired = Step(self.phase, when, call, where)
             raise Injected(str(self.fired))
         self._left -= 1
+
+
+def _leaves(name: str, frame: FrameType | None) -> bool:
+    """Whether the call leaves an inner manager, or is made by one that is being left."""
+    if name.endswith("__exit__"):
+        return True
+    while frame is not None and frame.f_code.co_filename != __file__:
+        if frame.f_code.co_name == "__exit__":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -49,7 +50,8 @@ def cross_threads(
 
     ``read`` returns what the manager sets, as the calling thread sees it. Between its own steps a thread must read the
     same value, whatever the other does, and after leaving what it read before entering; at the end of an order
-    process-global state must be what it was. Anything else is a problem, as is an exception on leaving. A step that
+    process-global state must be what it was. Anything else is a problem, as is an exception on leaving or reading. Each
+    thread starts with a copy of the caller's context variables. A step that
     does not end in ``patience_s`` seconds is waiting for the other thread: the order goes on with that one. State that
     changed is put back before the next order.
     """
@@ -113,7 +115,8 @@ class _Thread:
         self._asked = 0
         self._factory = manager_factory
         self._read = read
-        self._thread = threading.Thread(target=self._work, name=f"crossing {name}", daemon=True)
+        context = contextvars.copy_context()
+        self._thread = threading.Thread(target=context.run, args=(self._work,), name=f"crossing {name}", daemon=True)
         self._thread.start()
 
     @property
@@ -141,12 +144,13 @@ class _Thread:
         self._thread.join(_END_S)
 
     def _work(self) -> None:
-        outside = self._read()
         manager: AbstractContextManager[Any] | None = None
+        outside: object = None
         inside: object = None
         while (action := self.todo.get()) is not None:
             try:
                 if action == "enter":
+                    outside = self._read()
                     manager = self._factory()
                     try:
                         manager.__enter__()

@@ -39,29 +39,30 @@ _EXACT_TENSOR_CORE = "ieee" if torch.version.hip else "tf32"
 class Tile:
     """Launch configuration of both matrix multiplies.
 
-    ``block_n``: weight rows a program (of each half of w13); ``block_t``: slots a program; ``block_k``: columns a step.
-    ``block_n`` and ``block_k`` are upper bounds: the power of two that divides the weights is taken.
+    ``block_n``: rows a program of each half of w13; ``down_block_n``: rows a program of w2; ``block_t``: slots a
+    program; ``block_k``: columns a step.  All but ``block_t`` are upper bounds: the largest power of two below that
+    divides the weights is taken.
     """
 
     block_n: int
+    down_block_n: int
     block_t: int
     block_k: int
     num_warps: int
     num_stages: int
 
 
-# Shared memory of every entry is below 101,376 bytes on every target (sm_120 has no more).
-# bfloat16 entries: the fastest of a sweep on an H200 (256 experts, K = 4096, I = 2048, 6 experts a token) of those that
-# spill no register on any target.
-_SLOT = Tile(block_n=64, block_t=8, block_k=128, num_warps=4, num_stages=3)
-_SLOT_FLOAT32 = Tile(block_n=32, block_t=8, block_k=64, num_warps=4, num_stages=2)
+# Shared memory of every entry is below 101,376 bytes on every target (sm_120 has no more).  bfloat16 entries: the
+# fastest of a sweep on an H200 (256 experts, K = 4096, I = 2048, 6 experts a token) that spill on no target.
+_SLOT = Tile(block_n=64, down_block_n=128, block_t=8, block_k=128, num_warps=4, num_stages=3)
+_SLOT_FLOAT32 = Tile(block_n=32, down_block_n=64, block_t=8, block_k=64, num_warps=4, num_stages=2)
 # (mean slots an expert up to which the entry serves, configuration)
 _GROUPED = (
-    (8, Tile(block_n=64, block_t=16, block_k=128, num_warps=4, num_stages=3)),
-    (64, Tile(block_n=64, block_t=64, block_k=64, num_warps=4, num_stages=3)),
-    (None, Tile(block_n=64, block_t=128, block_k=32, num_warps=4, num_stages=3)),
+    (8, Tile(block_n=64, down_block_n=128, block_t=16, block_k=128, num_warps=4, num_stages=3)),
+    (64, Tile(block_n=64, down_block_n=128, block_t=64, block_k=64, num_warps=4, num_stages=3)),
+    (None, Tile(block_n=64, down_block_n=64, block_t=128, block_k=64, num_warps=4, num_stages=3)),
 )
-_GROUPED_FLOAT32 = ((None, Tile(block_n=32, block_t=32, block_k=32, num_warps=4, num_stages=2)),)
+_GROUPED_FLOAT32 = ((None, Tile(block_n=32, down_block_n=64, block_t=32, block_k=32, num_warps=4, num_stages=2)),)
 
 
 def _choose_tile(*, grouped: bool, float32_operands: bool, num_slots: int, num_experts: int) -> Tile:
@@ -212,7 +213,9 @@ def mxfp4_moe(
             TOPK=topk, K=hidden, INTER=inter, HAS_CLAMP=limit is not None,
             BLOCK_N=block_n, BLOCK_K=_block(hidden, tile.block_k), WINDOW=window, **operands, **shape,
         )  # fmt: skip
-        block_n = _block(hidden, 2 * tile.block_n)
+        block_k = _block(inter, tile.block_k)
+        # Triton 3.7 and 3.8 find no layout for 128 rows of 32 columns on sm_100's tensor core.
+        block_n = _block(hidden, tile.down_block_n if block_k > GROUP else tile.block_n)
         mxfp4_down_kernel[groups, hidden // block_n](
             *route,
             act,
@@ -220,7 +223,7 @@ def mxfp4_moe(
             w2_scale, w2_scale.stride(0), w2_scale.stride(1),
             partial,
             K=hidden, INTER=inter,
-            BLOCK_N=block_n, BLOCK_K=_block(inter, tile.block_k), WINDOW=window, **operands, **shape,
+            BLOCK_N=block_n, BLOCK_K=block_k, WINDOW=window, **operands, **shape,
         )  # fmt: skip
         mxfp4_combine_kernel[tokens, triton.cdiv(hidden, _COMBINE_BLOCK)](
             partial, ids, weights, out, experts, scaling, TOPK=topk, K=hidden, BLOCK_K=_COMBINE_BLOCK

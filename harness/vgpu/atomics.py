@@ -12,7 +12,6 @@ from harness.vgpu import memory, numerics
 from harness.vgpu.arithmetic import name_of
 from harness.vgpu.elements import INT1, Element, Pointer, Scalar, unsigned
 from harness.vgpu.execution import Execution
-from harness.vgpu.faults import HangDetected
 from harness.vgpu.storage import Region
 from harness.vgpu.values import Data, Value
 
@@ -31,6 +30,9 @@ _COMBINE: dict[str, Combine] = {
     "XOR": np.bitwise_xor,
     "XCHG": lambda old, new: new,
 }
+
+#: How often a poll with a timeout looks, whatever its timeout: time means nothing here.
+_POLLS = 16
 
 
 class Atomics:
@@ -56,19 +58,24 @@ class Atomics:
 
     def create_atomic_load(self, pointer: Value, mask: Value | None, *order: Any) -> Value:
         """Load."""
+        self.execution.synchronise()
         return memory.load(self.execution, pointer, mask, None)
 
     def create_atomic_store(self, pointer: Value, value: Value, mask: Value | None, *order: Any) -> None:
         """Store."""
+        self.execution.synchronise()
         memory.store(self.execution, pointer, value, mask)
 
     def create_atomic_poll(self, pointer: Value, expected: Value, timeout: Any, *order: Any) -> Value:
         """Wait until memory holds ``expected``; return whether it did before the timeout."""
-        found = memory.load(self.execution, pointer, None, None)
-        matched = found.data == expected.data
-        if not isinstance(timeout, Value) and not matched.all():
-            raise self.execution.fault(HangDetected, "atomic_poll waits for a value that no program that ran stored")
-        return Value(matched, INT1, pointer.shape)
+        tries = _POLLS if isinstance(timeout, Value) else 0
+        while True:
+            found = self.create_atomic_load(pointer, None, *order)
+            matched = found.data == expected.data
+            tries -= 1
+            if matched.all() or tries == 0:
+                return Value(matched, INT1, pointer.shape)
+            self.execution.in_vain("atomic_poll waits for a value that no program can store", 1, True)
 
     def _run(
         self,
@@ -79,6 +86,7 @@ class Atomics:
         change: Callable[[Data, tuple[Data, ...]], Data],
     ) -> Value:
         execution = self.execution
+        execution.synchronise()
         execution.saw(pointer.shape)
         shape = execution.lanes_of(pointer)
         old = np.zeros(shape, element.stored)
@@ -92,7 +100,10 @@ class Atomics:
             )
             index = np.broadcast_to(offsets // element.bytes, shape)[on]
             given = tuple(np.broadcast_to(operand, shape)[on] for operand in operands)
+            before = execution.changes
             old[on] = _in_turn(execution, checked, element, index, given, change)
+            if index.size == 1 and execution.turns is not None:
+                execution.see(checked, int(index[0]) * element.bytes, old.item(), execution.changes != before)
         return Value(memory.from_bits(old, element), element, pointer.shape)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from harness.vgpu import memory
-from harness.vgpu.arithmetic import Arithmetic
+from harness.vgpu.arithmetic import Arithmetic, name_of
 from harness.vgpu.casts import Casts
 from harness.vgpu.descriptors import Descriptors
 from harness.vgpu.elements import INT32, Element, Pointer
@@ -77,12 +77,28 @@ class Builder(Arithmetic, Casts, Shapes, Products, Descriptors, Extern):
         """Return the size of the grid along ``axis``."""
         return scalar(self.execution.grid[axis], INT32)
 
-    def create_load(self, pointer: Value, *policy: Any) -> Value:
+    def create_load(self, pointer: Value, cache: Any = None, eviction: Any = None, volatile: bool = False) -> Value:
         """Load every lane."""
-        return memory.load(self.execution, pointer, None, None)
+        return self._load(pointer, None, None, cache, volatile)
 
-    def create_masked_load(self, pointer: Value, mask: Value, other: Value | None, *policy: Any) -> Value:
+    def create_masked_load(
+        self,
+        pointer: Value,
+        mask: Value,
+        other: Value | None,
+        cache: Any = None,
+        eviction: Any = None,
+        volatile: bool = False,
+    ) -> Value:
         """Load the lanes of ``mask``; the others are ``other``, or zero."""
+        return self._load(pointer, mask, other, cache, volatile)
+
+    def _load(
+        self, pointer: Value, mask: Value | None, other: Value | None, cache: Any, volatile: bool
+    ) -> Value:
+        # PTX ISA, "ld": .cv fetches again and volatile is a relaxed load, so a loop may wait with either
+        if volatile or (cache is not None and name_of(cache) == "CV"):
+            self.execution.synchronise()
         return memory.load(self.execution, pointer, mask, other)
 
     def create_store(self, pointer: Value, value: Value, *policy: Any) -> None:

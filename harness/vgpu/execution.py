@@ -6,16 +6,19 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.vgpu.faults import NOWHERE, KernelFault, Location, UnsupportedOperation
+from harness.vgpu.faults import NOWHERE, Deadlock, HangDetected, KernelFault, Location, UnsupportedOperation
 from harness.vgpu.profiles import Profile
 from harness.vgpu.programs import Divergence, Grid, Programs
 from harness.vgpu.storage import Region
 from harness.vgpu.values import LEAD, Value
+
+if TYPE_CHECKING:
+    from harness.vgpu.scheduler import Scheduler
 
 #: The name under which a rewritten kernel refers to its interpreter; it marks the kernel's stack frames.
 MARKER = "__vgpu"
@@ -39,6 +42,37 @@ class Suspect:
             f"unwritten bytes read in {self.kernel} ({file}:{self.line}): argument {self.argument}, "
             f"program {self.program}: element {self.index} of shape {self.extent}"
         )
+
+
+@dataclass
+class Activity:
+    """What one set of programs did: changes of memory, accesses that synchronise, and since when it has its turn."""
+
+    changes: int = 0
+    synchronised: int = 0
+    since: float = 0.0
+
+
+class Sight:
+    """What an atomic or volatile access to a single element saw."""
+
+    def __init__(self, region: Region, offset: int, value: Any) -> None:
+        self.key = (region.storage.address, offset)
+        self._region = region
+        self._offset = offset
+        self._value = value
+
+    def __str__(self) -> str:
+        index = self._region.view.index(self._offset)
+        return f"{self._region.name}[{', '.join(map(str, index))}] = {self._value}"
+
+
+class Interleave(Exception):
+    """Programs that run in step must take turns instead: what they do depends on each other."""
+
+
+class Crowd(Exception):
+    """More programs run in step than the device holds, and they wait for each other."""
 
 
 @dataclass(frozen=True)
@@ -74,15 +108,24 @@ class Execution:
         self.suspects: dict[tuple[str, str, int, str], Suspect] = {}
         #: Largest number of elements of any block seen, for the choice of how many programs run at once.
         self.largest_block = 1
-        #: Whether changes of memory are remembered for ``roll_back``.
+        #: Whether changes of memory are remembered for ``roll_back``: while sets of programs run in step.
         self.journaling = False
         #: Whether ``changes`` is kept: from the first ``while`` statement on.
         self.watched = False
         #: Counts operations that changed memory; a spinning loop is one that does not move it.
         self.changes = 0
+        self.activity = Activity()
+        #: Who decides about turns while programs take them; None while sets of programs run in step.
+        self.turns: Scheduler | None = None
+        #: Whether programs take turns from their first atomic or volatile access on.
+        self.interleaves = False
+        #: How many programs the device holds at once.
+        self.resident = 1 << 62
+        #: What the last synchronising access saw, if that was a single element.
+        self.seen: Sight | None = None
         self._journal: list[tuple[NDArray[Any], NDArray[np.int64], NDArray[Any]]] = []
         self._pending: list[Suspect] = []
-        self._library = library
+        self.library = library
 
     # -- changes of memory
 
@@ -94,6 +137,7 @@ class Execution:
                 self._journal.append((flat, index, old))
             if self.watched and old.tobytes() != values.tobytes():
                 self.changes += 1
+                self.activity.changes += 1
         flat[index] = values
 
     def mark(self, flat: NDArray[Any], index: NDArray[np.int64], value: int) -> None:
@@ -117,11 +161,54 @@ class Execution:
         self._journal.clear()
         self._pending.clear()
 
+    # -- turns
+
+    def enter(self, programs: Programs, activity: Activity) -> None:
+        """Make ``programs`` those that run now."""
+        self.programs = programs
+        self.activity = activity
+
+    def synchronise(self) -> None:
+        """Announce an access by which programs may wait for each other; others may run before it happens."""
+        if self.turns is not None:
+            self.turns.pause()
+        elif self.interleaves and self.journaling:
+            raise Interleave
+        self.activity.synchronised += 1
+
+    def see(self, region: Region, offset: int, value: Any, changed: bool) -> None:
+        """Note what a synchronising access to the element at ``offset`` found, for what a Deadlock says."""
+        assert self.turns is not None
+        self.seen = Sight(region, offset, value)
+        if changed:
+            self.turns.arrive(self.seen.key)
+
+    def touch(self) -> None:
+        """Announce any other access to memory."""
+        if self.turns is not None and self.turns.everywhere:
+            self.turns.pause()
+
+    def in_vain(self, what: str, patience: int, synchronises: bool) -> None:
+        """Let other programs run, as the one that runs found nothing changed; raises HangDetected if there are none.
+
+        ``patience``: how often it may look again before that counts as a hang; ``synchronises``: whether it looked by
+        an access that programs may wait with.
+        """
+        if self.turns is not None:
+            self.turns.wait(patience, synchronises)
+        elif self.journaling:
+            raise Interleave
+        else:
+            fault = self.fault(Deadlock if synchronises else HangDetected, what, program=self.programs.at((0, 0, 0)))
+            if isinstance(fault, Deadlock):
+                fault.resident = fault.total = 1
+            raise fault
+
     # -- where we are
 
     def location(self) -> Location:
         """Return the innermost line of user source that is being run."""
-        return locate(sys._getframe(1), self._library)
+        return locate(sys._getframe(1), self.library)
 
     def fault(self, kind: type[KernelFault], what: str, **facts: Any) -> KernelFault:
         """Return a fault of ``kind`` at the current line."""

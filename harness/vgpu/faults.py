@@ -116,6 +116,29 @@ class HangDetected(KernelFault):
     """A loop that waits for something no program can bring about."""
 
 
+class Deadlock(HangDetected):
+    """Every resident program waits, and none of them can bring about what the others wait for.
+
+    ``resident``, ``never_launched``, ``finished``: numbers of programs of the grid's ``total``.
+    """
+
+    resident = 0
+    never_launched = 0
+    finished = 0
+    total = 0
+
+
+class Race(KernelFault):
+    """Two programs touch one element, at least one of them to change it, and nothing orders them.
+
+    ``program`` and ``line`` are those of the access that was made second; ``other_program`` and ``other_location``
+    those of the first.
+    """
+
+    other_program: tuple[int, int, int] = (0, 0, 0)
+    other_location: Location = NOWHERE
+
+
 class AssertionFailed(KernelFault):
     """A ``tl.device_assert`` or ``tl.assume`` that does not hold."""
 

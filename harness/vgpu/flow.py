@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
+from enum import Enum
 from typing import Any
 
 import numpy as np
 
-from harness.vgpu.execution import Execution, Limits
+from harness.vgpu.execution import Crowd, Limits
 from harness.vgpu.faults import HangDetected, KernelFault
 from harness.vgpu.operators import Operators
 from harness.vgpu.values import LEAD, Data, Value
@@ -66,57 +67,90 @@ class Flow(Operators):
             yield self.constant(item)
 
 
+class Progress(Enum):
+    """What changed in a loop's variables from one iteration to the next."""
+
+    NONE = 0
+    COUNTED = 1
+    OTHER = 2
+
+
+#: Iterations in vain after which a loop waits for other programs: two equal ones, or some that count their tries.
+_PATIENCE = {Progress.NONE: 1, Progress.COUNTED: 16, Progress.OTHER: 1 << 62}
+
+
 class Loop:
-    """Watches one ``while`` statement for iterations that get nowhere."""
+    """Watches one ``while`` statement for iterations that get nowhere, or only with the help of other programs."""
 
     def __init__(self, flow: Flow, limits: Limits) -> None:
         self._flow = flow
         self._limits = limits
+        self._execution = flow.builder.execution
+        self._execution.watched = True
+        self._activity = self._execution.activity
+        self._changes = self._activity.changes
+        self._synchronised = self._activity.synchronised
         self._idle = 0
-        flow.builder.execution.watched = True
-        self._changes = flow.builder.execution.changes
+        self._tries = 0
         self._locals: dict[str, Any] = {}
-        self._end = time.monotonic() + limits.seconds
+        self._begin = time.monotonic()
 
     def test(self, condition: Any) -> bool:
-        """Return whether to go round once more; raises HangDetected when that cannot change anything."""
+        """Return whether to go round once more.
+
+        Raises HangDetected when that cannot change anything, or, while other programs could, lets them.
+        """
         if isinstance(condition, self._flow.adapter.condition):
             condition = condition.condition
+        execution, activity = self._execution, self._activity
+        synchronises = activity.synchronised != self._synchronised
+        self._synchronised = activity.synchronised
+        if synchronises and execution.programs.count > execution.resident:
+            raise Crowd
         if not self._flow.branch(condition):
             return False
-        execution = self._flow.builder.execution
         before, self._locals = self._locals, dict(sys._getframe(1).f_locals)
-        if execution.changes != self._changes:
-            self._changes = execution.changes
-            self._idle = 0
-        elif self._idle and self._same(before, self._locals):
-            # no other program runs in between: equal states repeat for ever
-            raise self._hang(execution, "while loop waits for a change that no program that runs can make")
-        self._idle += 1
+        if activity.changes != self._changes:
+            self._changes = activity.changes
+            self._idle = self._tries = 0
+        else:
+            self._idle += 1
+            progress = self._progress(before, self._locals)
+            self._tries = self._tries + 1 if progress is not Progress.OTHER else 0
+            waits = synchronises or progress is Progress.NONE
+            if waits and (self._tries >= _PATIENCE[progress] or (self._tries and execution.turns is not None)):
+                # what this program did so far is no sign of a hang while others can change what it reads
+                self._idle = 0
+                execution.in_vain(
+                    "while loop waits for a change that no program can make", _PATIENCE[progress], synchronises
+                )
         if self._idle > self._limits.spins:
-            raise self._hang(execution, f"while loop went round {self._idle} times without a change of memory")
-        if time.monotonic() > self._end:
-            raise self._hang(execution, f"while loop ran for {self._limits.seconds:g} s")
+            raise self._hang(f"while loop went round {self._idle} times without a change of memory")
+        if time.monotonic() > max(self._begin, activity.since) + self._limits.seconds:
+            raise self._hang(f"while loop ran for {self._limits.seconds:g} s")
         return True
 
-    def _same(self, before: dict[str, Any], after: dict[str, Any]) -> bool:
-        tensor = self._flow.tensor
+    def _progress(self, before: dict[str, Any], after: dict[str, Any]) -> Progress:
         if before.keys() != after.keys():
-            return False
+            return Progress.OTHER
+        found = Progress.NONE
         for name, new in after.items():
             old = before[name]
             if new is old:
                 continue
-            if not (isinstance(new, tensor) and isinstance(old, tensor)):
-                return False
-            if not (isinstance(new.handle, Value) and isinstance(old.handle, Value)):
-                return False
-            if new.handle.base is not old.handle.base or not _equal(new.handle.data, old.handle.data):
-                return False
-        return True
+            if not (isinstance(new, self._flow.tensor) and isinstance(old, self._flow.tensor)):
+                return Progress.OTHER
+            a, b = old.handle, new.handle
+            if not (isinstance(a, Value) and isinstance(b, Value)) or a.base is not b.base:
+                return Progress.OTHER
+            if not _equal(a.data, b.data):
+                if b.shape or b.type.floating or b.base is not None:
+                    return Progress.OTHER
+                found = Progress.COUNTED
+        return found
 
-    def _hang(self, execution: Execution, what: str) -> KernelFault:
-        return execution.fault(HangDetected, what, program=execution.programs.at((0, 0, 0)))
+    def _hang(self, what: str) -> KernelFault:
+        return self._execution.fault(HangDetected, what, program=self._execution.programs.at((0, 0, 0)))
 
 
 def _equal(a: Data, b: Data) -> bool:

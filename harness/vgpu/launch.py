@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -13,10 +14,12 @@ import numpy as np
 import torch
 
 from harness.vgpu.elements import SCALARS, Pointer
-from harness.vgpu.execution import Execution, locate
-from harness.vgpu.faults import HangDetected, KernelFault
+from harness.vgpu.execution import Crowd, Execution, Interleave, locate
+from harness.vgpu.faults import KernelFault
 from harness.vgpu.interpreter import Interpreter
 from harness.vgpu.programs import Divergence, Grid, Programs, boxes
+from harness.vgpu.schedule import Schedule
+from harness.vgpu.scheduler import Scheduler
 from harness.vgpu.shadow import Shadow
 from harness.vgpu.storage import Region, view_of
 from harness.vgpu.triton_names import LAUNCH_OPTIONS
@@ -144,20 +147,33 @@ def grid_of(grid: Any, arguments: Mapping[str, Any], options: Mapping[str, Any])
 
 
 class Runner:
-    """Runs all programs of a grid."""
+    """Runs all programs of a grid: sets of them in step while they can, and in turns when they wait for each other."""
 
-    def __init__(self, execution: Execution, body: Callable[[], Any], *, batch: bool) -> None:
+    def __init__(
+        self, execution: Execution, body: Callable[[], Any], *, batch: bool, schedule: Schedule | None, target: str
+    ) -> None:
         self._execution = execution
         self._body = body
         self._batch = batch
+        self._schedule = (schedule or Schedule()).on(target)
+        assert self._schedule.resident is not None
+        execution.resident = self._schedule.resident
+        execution.interleaves = schedule is not None
+        self._crowded = False
+        self._in_turns = schedule is not None and (not batch or schedule.yield_at == "memory")
 
     def run(self, grid: Grid, block: int) -> None:
         """Run ``grid``; ``block`` is the largest block that this kernel is known to use, 0 if it is not known."""
         execution = self._execution
         total = grid[0] * grid[1] * grid[2]
+        # what a lone program did is never undone
+        execution.journaling = total > 1
+        most = total
         start = 0
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            if self._in_turns and total > 1:
+                return self._take_turns(grid, [], 0)
             while start < total:
                 if not self._batch:
                     size = 1
@@ -165,36 +181,47 @@ class Runner:
                     size = max(1, _LANES // block)
                 else:
                     size = _FIRST_BATCH
-                for programs, start in boxes(grid, start, size):  # noqa: B007, B020
-                    self._box(programs)
+                for programs, start in boxes(grid, start, min(size, most)):  # noqa: B007, B020
+                    waiting = self._in_step(programs)
+                    if waiting is not None:
+                        return self._take_turns(grid, waiting, start)
+                    if self._crowded:
+                        most = execution.resident
                     if self._batch and execution.largest_block > block:
                         block = execution.largest_block
                         break
 
-    def _box(self, programs: Programs) -> None:
+    def _in_step(self, programs: Programs) -> list[Programs] | None:
+        """Run a set of programs; return those that are left, in order, if they have to take turns."""
         execution = self._execution
-        execution.journaling = programs.count > 1
-        try:
-            self._pass(programs)
-        except HangDetected:
-            if programs.count == 1:
-                raise
-            # a lock or a chain of programs: what waits in step may pass in turn
-            execution.roll_back()
-            for single in programs.singles():
-                execution.journaling = False
-                self._pass(single)
+        stack = [programs]
+        while stack:
+            execution.programs = current = stack.pop()
+            try:
+                self._body()
+            except Divergence as divergence:
+                execution.roll_back()
+                stack.extend(reversed(current.split(divergence.wanted)))
+            except Crowd:
+                execution.roll_back()
+                self._crowded = True
+                stack.extend(reversed(current.chunks(execution.resident)))
+            except Interleave:
+                execution.roll_back()
+                return [current, *reversed(stack)]
+            else:
+                execution.commit()
+        return None
 
-    def _pass(self, programs: Programs) -> None:
+    def _take_turns(self, grid: Grid, waiting: list[Programs], start: int) -> None:
+        """Run the programs of ``waiting``, and those from number ``start`` on, in turns."""
         execution = self._execution
-        execution.programs = programs
-        try:
-            self._body()
-        except Divergence as divergence:
-            execution.roll_back()
-            for group in programs.split(divergence.wanted):
-                self._box(group)
-            return
+        rest = [programs for programs, _ in boxes(grid, start, 1 << 16)]
+        nx, ny, _ = grid
+        singles = [single for programs in (*waiting, *rest) for single in programs.singles()]
+        singles.sort(key=lambda single: (int(single.z.item()) * ny + int(single.y.item())) * nx + int(single.x.item()))
+        execution.journaling = False
+        Scheduler(execution, self._body, self._schedule).run(singles, math.prod(grid) - len(singles))
         execution.commit()
 
 

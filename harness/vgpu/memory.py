@@ -70,6 +70,7 @@ def _by_address(
 def load(execution: Execution, pointer: Value, mask: Value | None, other: Value | None) -> Value:
     """Return what ``pointer`` points at; lanes that ``mask`` turns off get ``other``, or zero."""
     element = _element(pointer)
+    execution.touch()
     execution.saw(pointer.shape)
     pieces = parts(execution, pointer)
     if len(pieces) == 1 and pieces[0][2] is None:
@@ -94,6 +95,7 @@ def load(execution: Execution, pointer: Value, mask: Value | None, other: Value 
 def store(execution: Execution, pointer: Value, value: Value, mask: Value | None) -> None:
     """Write ``value`` where ``pointer`` points, in the lanes that ``mask`` leaves on."""
     element = _element(pointer)
+    execution.touch()
     execution.saw(pointer.shape)
     bits = to_bits(value, element)
     for region, offsets, lanes in parts(execution, pointer):

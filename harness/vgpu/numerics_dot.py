@@ -1,4 +1,4 @@
-"""``tl.dot`` on values held as float32: operands rounded as ``input_precision`` says, sums in float32."""
+"""``tl.dot`` on values held as float32: operands rounded as ``input_precision`` says, each sum rounded to float32."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ INPUT_PRECISIONS = ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6")
 
 _TF32_KEPT = np.uint32(0xFFFFE000)
 _TF32_HALF = np.uint32(0x00001000)
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 # Which parts of a and b are multiplied, smallest products first: the Triton pass "tritongpu-F32DotTC".
 _TWO_PARTS = ((1, 0), (0, 1))
@@ -36,8 +37,9 @@ def dot(
 
     ``operand`` is the format name of both operands: only ``"fp32"`` is rounded by ``input_precision``.
     ``out`` names the accumulator: ``"fp32"``; ``"fp16"``, held as float32 and rounded once at the end;
-    ``"fp64"``; ``"int32"``, which wraps.  Products of narrow operands are exact; sums are float32 in no
-    particular order; 0 times infinity is NaN.  Raises ValueError for an unknown ``input_precision``.
+    ``"fp64"``; ``"int32"``, which wraps.  Products of narrow operands are exact; a sum of products is rounded to
+    float32 once and depends on its row and column alone; 0 times infinity is NaN.  Raises ValueError for an unknown
+    ``input_precision``.
     """
     if input_precision not in INPUT_PRECISIONS:
         raise ValueError(f"no input_precision {input_precision!r}; there are: {', '.join(INPUT_PRECISIONS)}")
@@ -50,7 +52,25 @@ def dot(
 
 
 def matmul(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-    """Return ``a @ b`` over the last two axes; a ``b`` shared by the whole batch becomes one large product."""
+    """Return ``a @ b`` over the last two axes, in the operands' dtype.
+
+    float32 operands are summed in float64 and rounded once: a float32 product of a matrix library sums a column in an
+    order that depends on the column's place, a tensor core does not, and in float64 the products of 16-bit and tf32
+    operands add up exactly.  Sums that may pass float32's range stay in float32, to overflow where hardware does.
+    """
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        if a.dtype != np.float32 or b.dtype != np.float32 or _peak(a) * _peak(b) * a.shape[-1] > _FLOAT32_MAX:
+            return _batched(a, b)
+        return _batched(a.astype(np.float64), b.astype(np.float64)).astype(np.float32)
+
+
+def _peak(x: F32) -> float:
+    """Return the largest finite magnitude."""
+    return float(np.max(np.abs(x), where=np.isfinite(x), initial=0.0))
+
+
+def _batched(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    """Return ``a @ b``; a ``b`` shared by the whole batch becomes one large product."""
     if a.ndim == b.ndim > 2 and all(size == 1 for size in b.shape[:-2]):
         rows = np.matmul(a.reshape(-1, a.shape[-1]), b.reshape(b.shape[-2:]))
         return np.asarray(rows.reshape(*a.shape[:-1], b.shape[-1]))

@@ -61,6 +61,11 @@ class Programs:
         flat = [np.broadcast_to(ids, self.lead).reshape(-1) for ids in self._ids]
         return [Programs(*(ids[values == v].reshape(-1, 1, 1) for ids in flat)) for v in _in_order(values)]
 
+    def chunks(self, size: int) -> list[Programs]:
+        """Return sets of at most ``size`` programs, in program order."""
+        flat = [np.broadcast_to(ids, self.lead).reshape(-1, 1, 1) for ids in self._ids]
+        return [Programs(*(ids[i : i + size] for ids in flat)) for i in range(0, self.count, size)]
+
     def singles(self) -> Iterator[Programs]:
         """Yield every program as a set of its own, in program order."""
         flat = [np.broadcast_to(ids, self.lead).reshape(-1) for ids in self._ids]

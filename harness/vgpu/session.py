@@ -17,6 +17,7 @@ from harness.vgpu.execution import Execution, Limits, Suspect
 from harness.vgpu.interpreter import Interpreter
 from harness.vgpu.launch import Arguments, Runner, add_place, grid_of
 from harness.vgpu.profiles import profile as profile_named
+from harness.vgpu.schedule import Schedule
 from harness.vgpu.shadow import Pattern, Shadow, Unwritten, Watch
 from harness.vgpu.triton_adapter import adapter
 
@@ -59,6 +60,7 @@ class VirtualGPU:
         unwritten_reads: Literal["record", "fault"] = "record",
         batch: bool = True,
         limits: Limits | None = None,
+        schedule: Schedule | None = None,
     ) -> None:
         if unwritten_reads not in ("record", "fault"):
             raise ValueError(f"unwritten_reads={unwritten_reads!r}: 'record' or 'fault' is needed")
@@ -72,6 +74,7 @@ class VirtualGPU:
         self._unwritten_reads = unwritten_reads
         self._batch = batch
         self._limits = limits or Limits()
+        self._schedule = schedule
         self._shadow = Shadow(fill)
         self._stack = contextlib.ExitStack()
         self._chosen = (0, 1)
@@ -173,5 +176,12 @@ class VirtualGPU:
         bound = self._interpreter.bind(function)
         constants = tuple(repr(value.value) for value in values.values() if isinstance(value, self._adapter.constexpr))
         key = (function.__code__, constants)
-        Runner(execution, lambda: bound(**values), batch=self._batch).run(sizes, _BLOCKS.get(key, 0))
+        runner = Runner(
+            execution,
+            lambda: bound(**values),
+            batch=self._batch,
+            schedule=self._schedule,
+            target=self._profile.name,
+        )
+        runner.run(sizes, _BLOCKS.get(key, 0))
         _BLOCKS[key] = execution.largest_block

@@ -14,7 +14,7 @@ from harness.vgpu.operators import Operators
 from harness.vgpu.triton_adapter import Adapter
 from harness.vgpu.values import LEAD, Value
 
-#: Arguments of ``tl.load`` and ``tl.store`` that change nothing here.
+#: Arguments of ``tl.load`` and ``tl.store`` that change nothing here, but for volatile loads and ``.cv``.
 _POLICY = frozenset({"cache_modifier", "eviction_policy", "volatile"})
 
 
@@ -38,7 +38,7 @@ class Shortcuts(Operators):
     # -- memory
 
     def _load(self, pointer: Any, mask: Any = None, other: Any = None, **rest: Any) -> Any:
-        element = self._target(pointer)
+        element = None if self._is_strong(rest) else self._target(pointer)
         if element is not None and rest.keys() <= _POLICY and not (self._missing(mask) and not self._missing(other)):
             where: Value = pointer.handle
             dtype = pointer.dtype.element_ty
@@ -52,6 +52,10 @@ class Shortcuts(Operators):
                     loaded = self.builder.create_masked_load(where, enabled, instead)
                     return self.make(loaded, self.adapter.record(dtype, where.shape))
         return self._language(self.adapter.core.load, (pointer, mask, other), rest)
+
+    def _is_strong(self, policy: dict[str, Any]) -> bool:
+        """Whether a load is one that a loop may wait with: the builder has to know."""
+        return bool(self.raw(policy.get("volatile"))) or self.raw(policy.get("cache_modifier")) == ".cv"
 
     def _store(self, pointer: Any, value: Any, mask: Any = None, **rest: Any) -> Any:
         element = self._target(pointer)

@@ -7,9 +7,7 @@ from harness.contract import Contract, Implementation
 from harness.discover import SetupError
 from harness.tolerance import Exact
 
-CONTRACT = Contract(
-    name="toy", cases=None, inputs=None, oracle=dict, tolerance={"out": Exact()}, features=frozenset
-)
+CONTRACT = Contract(name="toy", cases=None, inputs=None, oracle=dict, tolerance={"out": Exact()}, features=frozenset)
 MINE = Implementation(contract="toy", name="acme", launch=dict)
 
 FULL = """

@@ -57,7 +57,7 @@ def test_the_headline_counts_what_is_wrong(records, headline):
 
 @pytest.mark.parametrize(
     "case",
-    [FAULT.case, "Case()", "Case(a='b c')", """Case(a='"')""", "Case(a='$HOME `x` !! \\\\')", "Case(a=\"it's\")"],
+    [FAULT.case, "Case()", "Case(a='b c')", """Case(a='"')""", "Case(a='$HOME `x` !! \\\\')", 'Case(a="it\'s")'],
 )
 def test_a_replay_command_survives_a_shell(case):
     command = MIXED.replay(FAILED, replace(FAULT, case=case))

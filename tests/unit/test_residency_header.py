@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.device.capabilities import installed_triton
 from harness.device.limits import NVIDIA
 from harness.launch import Resources, resident_blocks
 
@@ -55,6 +56,11 @@ def header(tmp_path_factory):
 def test_residency_equals_nvidias_header(header, arch):
     limits = NVIDIA[arch]
     major, minor = divmod(int(arch.removeprefix("sm_")), 10)
+    if header(major, minor, 1024, 102_400, 101_376, 32, 1, 1, 0, 0) < 0:
+        # the header of Triton 3.6 is older than these two
+        assert arch in ("sm_103", "sm_121")
+        assert installed_triton() == (3, 6)
+        return
     chance = random.Random(arch)
     different = []
     for _ in range(SHAPES):

@@ -11,9 +11,7 @@ from harness.tolerance import Exact
 @pytest.fixture
 def registered(own_registry):
     for name in ("gather", "merge"):
-        own_registry.register(
-            Contract(name=name, cases=None, inputs=None, oracle=dict, tolerance={"out": Exact()})
-        )
+        own_registry.register(Contract(name=name, cases=None, inputs=None, oracle=dict, tolerance={"out": Exact()}))
         for implementation in ("triton", "acme", "acme-fast", "acmeish"):
             own_registry.implements(name, name=implementation)(dict)
 

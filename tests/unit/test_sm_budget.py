@@ -113,30 +113,9 @@ def an_interrupt_at_any_step_leaves_the_budget_as_it_was(devices, budgets):
 
 def two_threads_that_cross_do_not_touch_each_other(devices, budgets):
     devices.counts[0] = 147
-
-    def ours():
-        return physical_from(devices)
-
-    def budget():
-        return _Both(ours(), budgets)
-
-    crossing = cross_threads(budget, budgets.launched_on)
+    crossing = cross_threads(budgets.budget, budgets.launched_on)
     assert len(crossing.orders) == 6
     assert not crossing.problems, str(crossing)
-
-
-class _Both:
-    """A budget inside the test's devices, which a new thread does not inherit."""
-
-    def __init__(self, source, budgets):
-        self.managers = (source, budgets.budget())
-
-    def __enter__(self):
-        return [manager.__enter__() for manager in self.managers][-1]
-
-    def __exit__(self, *error):
-        for manager in reversed(self.managers):
-            manager.__exit__(*error)
 
 
 CASES = (
@@ -282,12 +261,14 @@ def test_another_source_has_its_own_budgets(devices):
 def test_a_thread_starts_without_a_budget_and_can_be_given_its_parents(devices):
     seen = []
     with sm_budget():
-        for run in (threading.Thread, contextvars.copy_context().run):
-            task = (lambda: seen.append(current_budget(0))) if run is not threading.Thread else None
-            if task is None:
-                thread = threading.Thread(target=lambda: seen.append(current_budget(0)))
-            else:
-                thread = threading.Thread(target=run, args=(task,))
+        inherited = contextvars.copy_context()
+
+        def look():
+            with physical_from(devices):
+                seen.append(current_budget(0))
+
+        for run in (look, lambda: inherited.run(look)):
+            thread = threading.Thread(target=run)
             thread.start()
             thread.join()
     assert seen == [None, 146]
@@ -327,5 +308,5 @@ def test_a_workspace_that_does_not_keeps_its_key(devices):
 
 
 def test_a_workspace_asked_for_outside_its_budget_is_refused(devices):
-    with pytest.raises(ValueError, match="mega_moe on device 0: .* inside the sm_budget"):
+    with pytest.raises(ValueError, match=r"mega_moe on device 0: .* inside the sm_budget"):
         workspace_key("mega_moe", 64, uses_sms=True)

@@ -1,0 +1,37 @@
+"""Matrix products: what a sum may depend on, and where it overflows."""
+
+import numpy as np
+import pytest
+
+from harness.vgpu import numerics
+from harness.vgpu.profiles import profile
+
+SHAPES = [(32, 32, 64), (64, 128, 16), (16, 64, 8), (64, 500, 33)]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_a_column_does_not_depend_on_its_place(shape: tuple[int, int, int]) -> None:
+    rows, depth, columns = shape
+    random = np.random.default_rng(0)
+    a = random.standard_normal((rows, depth), np.float32)
+    b = random.standard_normal((depth, columns), np.float32)
+    order = random.permutation(columns)
+    np.testing.assert_array_equal(numerics.matmul(a, b)[:, order], numerics.matmul(a, b[:, order]))
+
+
+def test_a_sum_is_rounded_once() -> None:
+    a = np.array([[2.0**30, 1.0, -(2.0**30)]], np.float32)
+    assert numerics.matmul(a, np.ones((3, 1), np.float32)) == [[1.0]]
+
+
+def test_products_past_the_range_of_float32_do_not_cancel() -> None:
+    a = np.array([[2.0**100, 2.0**100]], np.float32)
+    b = np.array([[2.0**100], [-(2.0**100)]], np.float32)
+    assert np.isnan(numerics.dot(a, b, profile=profile("sm_120"), operand="bf16")).all()
+
+
+def test_zero_times_infinity_is_nan_and_an_infinity_alone_is_itself() -> None:
+    b = np.array([[np.inf], [1.0]], np.float32)
+    products = numerics.matmul(np.array([[0.0, 1.0], [1.0, 1.0]], np.float32), b)
+    assert np.isnan(products[0, 0])
+    assert products[1, 0] == np.inf
