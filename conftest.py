@@ -1,3 +1,3 @@
 """Load the plugin from the source tree; an installed copy registers under the same name, so it loads once."""
 
-pytest_plugins = ["harness.plugin"]
+pytest_plugins = ["harness.plugin", "harness.state_plugin"]

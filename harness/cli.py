@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from harness.discover import SetupError, adapters, configured, load
+from harness.sanitize import arguments as sanitizing
 
 PASSED, FAULTY, UNUSABLE = 0, 1, 2
 
@@ -84,6 +85,12 @@ def _verify(options: argparse.Namespace) -> int:
     return PASSED if verify.run(options, names, folder) else FAULTY
 
 
+def _sanitize(options: argparse.Namespace) -> int:
+    from harness.sanitize import runner
+
+    return runner.run(options)
+
+
 def _positive(text: str) -> int:
     number = int(text)
     if number < 1:
@@ -127,6 +134,10 @@ def _parser() -> argparse.ArgumentParser:
     case.add_argument("contract", metavar="CONTRACT")
     case.add_argument("case", metavar="CASE", help="as printed, such as 'Case(num_rows=1)'")
     case.set_defaults(command=_case)
+
+    sanitize = commands.add_parser("sanitize", help="run a suite or script written for a GPU on the virtual one")
+    sanitizing.declare(sanitize)
+    sanitize.set_defaults(command=_sanitize)
 
     new = commands.add_parser("new", help="write a small kernel that passes, to be edited")
     new.add_argument("name", metavar="NAME")

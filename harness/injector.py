@@ -70,14 +70,18 @@ class Injection:
 
 
 def inject(
-    manager_factory: Callable[[], AbstractContextManager[Any]], body: Callable[[Any], object] = lambda value: None
+    manager_factory: Callable[[], AbstractContextManager[Any]],
+    body: Callable[[Any], object] = lambda value: None,
+    *,
+    interrupts: bool = True,
 ) -> Injection:
     """Run ``with manager_factory() as value: body(value)`` once undisturbed and once for each step, and report leaks.
 
     A step is a call, to Python or C, made by the manager's own code or by ``body``, or by what they call. While
     entering and in the body the exception comes both before and after each call; while leaving, or leaving a manager
     inside, only after, since what a refused restoring call would have restored is nobody's fault. The body also fails
-    as a whole, at its end.
+    as a whole, at its end. What comes after a call that succeeded is an interrupt, which few managers written as
+    classes survive; without ``interrupts`` only calls that fail are tried.
     State that leaks is put back before the next run. Everything runs in the calling thread; its profiler is set aside
     meanwhile. Raises whatever the undisturbed run raises, RuntimeError if the steps do not come to an end.
     """
@@ -86,7 +90,7 @@ def inject(
     profiler = sys.getprofile()
     try:
         for number in range(-1, _MOST_STEPS):
-            probe = _Probe(number)
+            probe = _Probe(number, interrupts=interrupts)
             before = snapshot()
             _run(manager_factory, body, probe)
             if differences := _left_changed(before):
@@ -103,16 +107,17 @@ def inject(
 
 def _left_changed(before: Snapshot) -> tuple[Difference, ...]:
     if diff(before, snapshot()):
-        # a generator that was never resumed cleans up when it is collected
-        gc.collect()
+        # a generator that was never resumed cleans up when it is collected; it is young
+        gc.collect(1)
     return diff(before, snapshot())
 
 
 class _Probe:
     """Counts steps through ``sys.setprofile`` and raises at one of them."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, *, interrupts: bool) -> None:
         self._left = number
+        self._interrupts = interrupts
         self.phase: Phase = "enter"
         self.fired: Step | None = None
 
@@ -134,6 +139,8 @@ class _Probe:
             return
         name = getattr(argument, "__qualname__", repr(argument)) if c_call else frame.f_code.co_qualname
         when: Literal["before", "after"] = "before" if event.endswith("call") else "after"
+        if when == "after" and not self._interrupts:
+            return
         if when == "before" and (self.phase == "exit" or _leaves(name, caller)):
             return
         self._step(when, name, f"{caller.f_code.co_filename}:{caller.f_lineno}")

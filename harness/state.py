@@ -127,11 +127,29 @@ def diff(
     return tuple(found)
 
 
-def restore(to: Snapshot) -> tuple[str, ...]:
-    """Put back whatever differs from ``to``; return the names of the states for which that failed."""
+def rebase(base: Snapshot, before: Snapshot, after: Snapshot) -> Snapshot:
+    """Return ``base`` with the changes that led from ``before`` to ``after`` applied to it."""
+    values = dict(base.values)
+    for name, old in before.values.items():
+        if name not in after.values or name not in values or old == after.values[name]:
+            continue
+        new = after.values[name]
+        if not (isinstance(new, Mapping) and isinstance(old, Mapping) and isinstance(values[name], Mapping)):
+            values[name] = new
+            continue
+        merged = {key: value for key, value in values[name].items() if key in new or key not in old}
+        values[name] = merged | {key: value for key, value in new.items() if key not in old or old[key] != value}
+    return Snapshot(values)
+
+
+def restore(to: Snapshot, *, ignore: Collection[str] = (), consumables: bool = False) -> tuple[str, ...]:
+    """Put back whatever differs from ``to``; return the names of the states for which that failed.
+
+    ``ignore`` and ``consumables`` as for `diff`.
+    """
     failed = []
     for name, state in states().items():
-        if name not in to.values or not _loaded(state):
+        if name in ignore or name not in to.values or not _loaded(state) or (state.consumable and not consumables):
             continue
         wanted = to.values[name]
         if isinstance(wanted, Unreadable) or wanted == _read(state):
@@ -162,6 +180,10 @@ def _changes(name: str, old: Any, after: Snapshot) -> Iterator[tuple[str, Any, A
     new = after.values[name]
     if old == new:
         return
+    if isinstance(old, tuple) and isinstance(new, tuple):
+        start, old, new = _different_part(old, new)
+        yield f"{name} from item {start}", old, new
+        return
     if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
         yield name, old, new
         return
@@ -169,6 +191,15 @@ def _changes(name: str, old: Any, after: Snapshot) -> Iterator[tuple[str, Any, A
         left, right = old.get(key, _UNSET), new.get(key, _UNSET)
         if left != right:
             yield f"{name}[{key!r}]", left, right
+
+
+def _different_part(old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[int, tuple[Any, ...], tuple[Any, ...]]:
+    """Return what remains without the items that both begin and end with, and where it begins."""
+    shorter = min(len(old), len(new))
+    start = next((index for index in range(shorter) if old[index] != new[index]), shorter)
+    left = shorter - start
+    end = next((index for index in range(left) if old[-1 - index] != new[-1 - index]), left)
+    return start, old[start : len(old) - end], new[start : len(new) - end]
 
 
 def _shown(value: Any) -> str:

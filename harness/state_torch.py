@@ -63,7 +63,9 @@ def _determinism() -> dict[str, Any]:
 
 def _restore_determinism(wanted: dict[str, Any]) -> None:
     torch = _torch()
-    torch.set_deterministic_debug_mode(wanted["algorithms"])
+    if torch.get_deterministic_debug_mode() != wanted["algorithms"]:
+        # not for nothing: it loads torch's compiler
+        torch.set_deterministic_debug_mode(wanted["algorithms"])
     torch.backends.cudnn.deterministic = wanted["cudnn.deterministic"]
     torch.backends.cudnn.benchmark = wanted["cudnn.benchmark"]
     torch.utils.deterministic.fill_uninitialized_memory = wanted["fill_uninitialized_memory"]

@@ -46,7 +46,7 @@ _PAIR = 2
 class _Budget:
     """One act of setting a budget; compared by identity, because equal numbers may be two decisions."""
 
-    sms: int | None
+    sms: int
 
 
 _Key = tuple[Physical, int]
@@ -74,7 +74,11 @@ def set_num_sms(sms: int | None, device: Any = None) -> None:
     Inside an `sm_budget` block this is a decision that outlives the block: the block restores nothing over it.
     Raises TypeError unless ``sms`` is an integer, ValueError below 1.
     """
-    _put(_key(device), _Budget(None if sms is None else _integer("sms", sms, least=1)))
+    key = _key(device)
+    if sms is None:
+        _budgets.set(MappingProxyType({other: kept for other, kept in _budgets.get().items() if other != key}))
+    else:
+        _put(key, _Budget(_integer("sms", sms, least=1)))
 
 
 @contextmanager
@@ -91,7 +95,7 @@ def sm_budget(reserve: int = 2, *, device: Any = None) -> Iterator[int]:
     NoDevice if there is none.
     """
     index = device_index(device)
-    key = (source(), index)
+    key = _key(index)
     before = _budgets.get().get(key)
     target = _target(index, _integer("reserve", reserve, least=0), None if before is None else before.sms)
     ours = _Budget(target)

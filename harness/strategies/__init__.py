@@ -24,6 +24,7 @@ from harness.strategies.indices import (
     logical_ids,
     referenced_tokens,
 )
+from harness.strategies.launches import Budgets, Launch, budgets, launches
 from harness.strategies.layouts import Layout, LayoutKind, layouts, materialise
 from harness.strategies.moe import Routing, routing_tensors, routings, unrouted_experts
 from harness.strategies.paged import (
@@ -38,16 +39,20 @@ from harness.strategies.paged import (
 )
 from harness.strategies.sizes import sizes
 from harness.strategies.spec import Spec, derived_seed
+from harness.strategies.topologies import CapabilityRow, Topology, capability_rows, topologies
 
 __all__ = [
     "FORMATS",
     "MLA_TOKEN",
     "PAGE_SIZES",
     "BlockTable",
+    "Budgets",
+    "CapabilityRow",
     "FloatKind",
     "Format",
     "FormatName",
     "IndexLists",
+    "Launch",
     "Layout",
     "LayoutKind",
     "Lengths",
@@ -55,11 +60,14 @@ __all__ = [
     "Routing",
     "Spec",
     "TokenLayout",
+    "Topology",
     "ValueKind",
     "block_table_tensor",
     "block_tables",
+    "budgets",
     "build_block_cache",
     "build_cache",
+    "capability_rows",
     "codes",
     "derived_seed",
     "float_kinds",
@@ -67,6 +75,7 @@ __all__ = [
     "index_lists",
     "index_tensor",
     "invalid_ids",
+    "launches",
     "layouts",
     "length_tensor",
     "lengths",
@@ -79,6 +88,7 @@ __all__ = [
     "row_layout",
     "sample_codes",
     "sizes",
+    "topologies",
     "unrouted_experts",
     "value_kinds",
     "write_slots",

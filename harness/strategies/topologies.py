@@ -63,8 +63,9 @@ def topologies(
     """Machines of ``min_devices`` to ``max_devices`` devices of one vendor, each with a number of units in the range.
 
     A third of the larger machines are uniform, as most real ones; the others mix products and partitions, of one
-    architecture or of any, so a later device may have fewer units, another architecture, or both.  Shrinks to as few devices as fail, all the first
-    product.  Raises ValueError where no device has that many units, and on impossible arguments.
+    architecture or of any, so a later device may have fewer units, another architecture, or both.  Shrinks to as few
+    devices as fail, all the first product.  Raises ValueError where no device has that many units, and on impossible
+    arguments.
     """
     require(0 <= min_devices <= max_devices, "min_devices", "0 to max_devices", min_devices)
     require(bool(vendors), "vendors", "at least one vendor", vendors)

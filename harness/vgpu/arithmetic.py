@@ -280,6 +280,9 @@ class Arithmetic:
 
     def _require(self, condition: Value, what: str) -> None:
         bad = ~condition.data.astype(np.bool_)
+        running = self.execution.active(None, condition.data.shape)
+        if running is not None:
+            bad = bad & running
         if bad.any():
             raise self.execution.at_lanes(AssertionFailed, what, bad, np.zeros((1,) * LEAD, np.int64), None)
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from harness.vgpu import memory, numerics
 from harness.vgpu.arithmetic import name_of
+from harness.vgpu.clocks import Order, order_of
 from harness.vgpu.elements import INT1, Element, Pointer, Scalar, unsigned
 from harness.vgpu.execution import Execution
 from harness.vgpu.storage import Region
@@ -31,6 +32,7 @@ _COMBINE: dict[str, Combine] = {
     "XCHG": lambda old, new: new,
 }
 
+_LONE = np.zeros(1, np.int64)
 #: How often a poll with a timeout looks, whatever its timeout: time means nothing here.
 _POLLS = 16
 
@@ -46,28 +48,38 @@ class Atomics:
         name = name_of(operation)
         combine = _float_add(self.execution, element) if name == "FADD" else _COMBINE[name]
         operand = memory.to_bits(value, element)
-        return self._run(pointer, mask, element, (operand,), lambda old, given: combine(old, given[0]))
+        return self._run(
+            pointer, mask, element, (operand,), lambda old, given: combine(old, given[0]), order_of(*order)
+        )
 
     def create_atomic_cas(self, pointer: Value, expected: Value, value: Value, *order: Any) -> Value:
         """Write ``value`` where memory holds ``expected``, bit for bit; return what was there before."""
         element = _element(pointer)
         operands = (memory.to_bits(expected, element), memory.to_bits(value, element))
         return self._run(
-            pointer, None, element, operands, lambda old, given: np.where(_same(old, given[0]), given[1], old)
+            pointer,
+            None,
+            element,
+            operands,
+            lambda old, given: np.where(_same(old, given[0]), given[1], old),
+            order_of(*order),
         )
 
     def create_atomic_load(self, pointer: Value, mask: Value | None, *order: Any) -> Value:
         """Load."""
-        self.execution.synchronise()
-        return memory.load(self.execution, pointer, mask, None)
+        wanted = order_of(*order)
+        self.execution.synchronise(wanted)
+        return memory.load(self.execution, pointer, mask, None, wanted)
 
     def create_atomic_store(self, pointer: Value, value: Value, mask: Value | None, *order: Any) -> None:
         """Store."""
-        self.execution.synchronise()
-        memory.store(self.execution, pointer, value, mask)
+        wanted = order_of(*order)
+        self.execution.synchronise(wanted)
+        memory.store(self.execution, pointer, value, mask, wanted)
 
     def create_atomic_poll(self, pointer: Value, expected: Value, timeout: Any, *order: Any) -> Value:
         """Wait until memory holds ``expected``; return whether it did before the timeout."""
+        self.execution.settle()
         tries = _POLLS if isinstance(timeout, Value) else 0
         while True:
             found = self.create_atomic_load(pointer, None, *order)
@@ -84,14 +96,16 @@ class Atomics:
         element: Element,
         operands: tuple[Data, ...],
         change: Callable[[Data, tuple[Data, ...]], Data],
+        order: Order,
     ) -> Value:
         execution = self.execution
-        execution.synchronise()
+        execution.synchronise(order)
         execution.saw(pointer.shape)
         shape = execution.lanes_of(pointer)
         old = np.zeros(shape, element.stored)
+        enabled = execution.active(mask, shape)
         for region, offsets, lanes in memory.parts(execution, pointer):
-            active = lanes if mask is None else mask.data if lanes is None else lanes & mask.data
+            active = lanes if enabled is None else enabled if lanes is None else lanes & enabled
             on = np.ones(shape, np.bool_) if active is None else np.broadcast_to(active, shape)
             if not on.any():
                 continue
@@ -100,10 +114,11 @@ class Atomics:
             )
             index = np.broadcast_to(offsets // element.bytes, shape)[on]
             given = tuple(np.broadcast_to(operand, shape)[on] for operand in operands)
-            before = execution.changes
-            old[on] = _in_turn(execution, checked, element, index, given, change)
+            old[on], changed = _in_turn(execution, checked, element, index, given, change)
             if index.size == 1 and execution.turns is not None:
-                execution.see(checked, int(index[0]) * element.bytes, old.item(), execution.changes != before)
+                execution.see(checked, int(index[0]) * element.bytes, old[on].item(), bool(changed[0]))
+            if execution.races is not None:
+                execution.races.atomic(checked, offsets, on, changed, element.bytes, order, pointer.shape != ())
         return Value(memory.from_bits(old, element), element, pointer.shape)
 
 
@@ -114,19 +129,27 @@ def _in_turn(
     index: NDArray[np.int64],
     given: tuple[Data, ...],
     change: Callable[[Data, tuple[Data, ...]], Data],
-) -> Data:
-    """Apply ``change`` to each lane in order; lanes of distinct addresses go at once."""
+) -> tuple[Data, NDArray[np.bool_]]:
+    """Apply ``change`` to each lane in order; lanes of distinct addresses go at once.
+
+    Returns what each lane found, and whether it changed that.
+    """
     flat = region.storage.typed(element.stored)
     old = np.empty(index.shape, element.stored)
+    changed = np.empty(index.shape, np.bool_)
     for turn in _turns(index):
         here = index[turn]
-        old[turn] = flat[here]
-        memory.write(execution, region, here, change(old[turn], tuple(g[turn] for g in given)), element)
-    return old
+        found = old[turn] = flat[here]
+        new = change(found, tuple(g[turn] for g in given))
+        changed[turn] = ~_same(found, new)
+        memory.write(execution, region, here, new, element)
+    return old, changed
 
 
 def _turns(index: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     """Return sets of lanes without a repeated address: first the first lane of each address, then the second, ..."""
+    if index.size == 1:
+        return [_LONE]
     order = np.argsort(index, kind="stable")
     ordered = index[order]
     starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])

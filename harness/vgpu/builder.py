@@ -11,6 +11,7 @@ import numpy as np
 from harness.vgpu import memory
 from harness.vgpu.arithmetic import Arithmetic, name_of
 from harness.vgpu.casts import Casts
+from harness.vgpu.clocks import RELAXED
 from harness.vgpu.descriptors import Descriptors
 from harness.vgpu.elements import INT32, Element, Pointer
 from harness.vgpu.execution import Execution
@@ -93,13 +94,12 @@ class Builder(Arithmetic, Casts, Shapes, Products, Descriptors, Extern):
         """Load the lanes of ``mask``; the others are ``other``, or zero."""
         return self._load(pointer, mask, other, cache, volatile)
 
-    def _load(
-        self, pointer: Value, mask: Value | None, other: Value | None, cache: Any, volatile: bool
-    ) -> Value:
+    def _load(self, pointer: Value, mask: Value | None, other: Value | None, cache: Any, volatile: bool) -> Value:
         # PTX ISA, "ld": .cv fetches again and volatile is a relaxed load, so a loop may wait with either
-        if volatile or (cache is not None and name_of(cache) == "CV"):
+        strong = volatile or (cache is not None and name_of(cache) == "CV")
+        if strong:
             self.execution.synchronise()
-        return memory.load(self.execution, pointer, mask, other)
+        return memory.load(self.execution, pointer, mask, other, RELAXED if strong else None)
 
     def create_store(self, pointer: Value, value: Value, *policy: Any) -> None:
         """Store every lane."""
@@ -121,7 +121,9 @@ class Builder(Arithmetic, Casts, Shapes, Products, Descriptors, Extern):
         return Value(data, pointer.type, shape, pointer.base)
 
     def create_barrier(self) -> None:
-        """Do nothing: the lanes of a program run in step."""
+        """Order the stores of a program's threads; its lanes run in step anyway."""
+        if self.execution.races is not None:
+            self.execution.races.barrier()
 
     def create_grid_dependency_wait(self) -> None:
         """Do nothing: launches run one after the other."""

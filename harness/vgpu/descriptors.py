@@ -68,6 +68,7 @@ class Descriptors(Atomics):
     ) -> Box:
         """Describe a tensor; base and strides must be aligned as the hardware demands."""
         assert isinstance(base.type, Pointer)
+        self.execution.settle()
         size = base.type.element.bytes
         for region, offsets, lanes in memory.parts(self.execution, base):
             bad = offsets % _TMA_ALIGNMENT != 0

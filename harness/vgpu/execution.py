@@ -11,68 +11,23 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.vgpu.faults import NOWHERE, Deadlock, HangDetected, KernelFault, Location, UnsupportedOperation
+from harness.vgpu.clocks import RELAXED, Order
+from harness.vgpu.faults import NOWHERE, Deadlock, HangDetected, KernelFault, Location, Suspect, UnsupportedOperation
 from harness.vgpu.profiles import Profile
-from harness.vgpu.programs import Divergence, Grid, Programs
+from harness.vgpu.programs import Divergence, Grid, Programs, Where
 from harness.vgpu.storage import Region
+from harness.vgpu.turns import Activity, Interleave, Sight
 from harness.vgpu.values import LEAD, Value
 
 if TYPE_CHECKING:
+    from harness.vgpu.races import Races
     from harness.vgpu.scheduler import Scheduler
+
+#: Elements above which computing them dominates the cost of an operation.
+_COSTLY = 1 << 16
 
 #: The name under which a rewritten kernel refers to its interpreter; it marks the kernel's stack frames.
 MARKER = "__vgpu"
-
-
-@dataclass(frozen=True)
-class Suspect:
-    """A load of bytes that nobody wrote; the first program and element seen at this line."""
-
-    kernel: str
-    file: str
-    line: int
-    argument: str
-    program: tuple[int, int, int]
-    index: tuple[int, ...]
-    extent: tuple[int, ...]
-
-    def __str__(self) -> str:
-        file = self.file.rsplit("/", 1)[-1]
-        return (
-            f"unwritten bytes read in {self.kernel} ({file}:{self.line}): argument {self.argument}, "
-            f"program {self.program}: element {self.index} of shape {self.extent}"
-        )
-
-
-@dataclass
-class Activity:
-    """What one set of programs did: changes of memory, accesses that synchronise, and since when it has its turn."""
-
-    changes: int = 0
-    synchronised: int = 0
-    since: float = 0.0
-
-
-class Sight:
-    """What an atomic or volatile access to a single element saw."""
-
-    def __init__(self, region: Region, offset: int, value: Any) -> None:
-        self.key = (region.storage.address, offset)
-        self._region = region
-        self._offset = offset
-        self._value = value
-
-    def __str__(self) -> str:
-        index = self._region.view.index(self._offset)
-        return f"{self._region.name}[{', '.join(map(str, index))}] = {self._value}"
-
-
-class Interleave(Exception):
-    """Programs that run in step must take turns instead: what they do depends on each other."""
-
-
-class Crowd(Exception):
-    """More programs run in step than the device holds, and they wait for each other."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +61,7 @@ class Execution:
         self.programs: Programs = Programs.box(*(np.zeros(1, np.int32) for _ in range(3)))
         self.untrusted: set[str] = set()
         self.suspects: dict[tuple[str, str, int, str], Suspect] = {}
-        #: Largest number of elements of any block seen, for the choice of how many programs run at once.
+        #: Largest number of elements of any block seen.
         self.largest_block = 1
         #: Whether changes of memory are remembered for ``roll_back``: while sets of programs run in step.
         self.journaling = False
@@ -117,6 +72,10 @@ class Execution:
         self.activity = Activity()
         #: Who decides about turns while programs take them; None while sets of programs run in step.
         self.turns: Scheduler | None = None
+        #: Which of the programs run what is being run; None when all do.
+        self.mask: Where | None = None
+        #: Looks for races between programs; None when nobody asked for it.
+        self.races: Races | None = None
         #: Whether programs take turns from their first atomic or volatile access on.
         self.interleaves = False
         #: How many programs the device holds at once.
@@ -148,6 +107,8 @@ class Execution:
 
     def commit(self) -> None:
         """Keep every change since the last commit, and the suspicious reads."""
+        if self.races is not None:
+            self.races.keep()
         self._journal.clear()
         for suspect in self._pending:
             self.suspects.setdefault((suspect.kernel, suspect.file, suspect.line, suspect.argument), suspect)
@@ -155,6 +116,8 @@ class Execution:
 
     def roll_back(self) -> None:
         """Undo every change since the last commit."""
+        if self.races is not None:
+            self.races.undo()
         for flat, index, old in reversed(self._journal):
             # of repeated indices the old values are all the same
             flat[index] = old
@@ -167,12 +130,15 @@ class Execution:
         """Make ``programs`` those that run now."""
         self.programs = programs
         self.activity = activity
+        self.mask = None
+        if self.races is not None:
+            activity.clock = self.races.enter(programs, activity.clock)
 
-    def synchronise(self) -> None:
+    def synchronise(self, order: Order = RELAXED) -> None:
         """Announce an access by which programs may wait for each other; others may run before it happens."""
         if self.turns is not None:
             self.turns.pause()
-        elif self.interleaves and self.journaling:
+        elif self.journaling and (self.interleaves or (self.races is not None and order.synchronises)):
             raise Interleave
         self.activity.synchronised += 1
 
@@ -232,7 +198,7 @@ class Execution:
         where = np.unravel_index(int(np.argmax(bad)), bad.shape)
         first = tuple(int(i) for i in where)
         offset = int(np.broadcast_to(offsets, bad.shape)[first])
-        program = self.programs.at(first[:LEAD])
+        program = self._program(first[:LEAD], bad.shape[:LEAD])
         return self.fault(
             kind,
             what,
@@ -249,25 +215,67 @@ class Execution:
         first = tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
         at = self.location()
         offset = int(np.broadcast_to(offsets, bad.shape)[first])
-        program = self.programs.at(first[:LEAD])
+        program = self._program(first[:LEAD], bad.shape[:LEAD])
         index, extent = region.view.index(offset), region.view.shape
         self._pending.append(Suspect(self.kernel, at.file, at.line, region.name, program, index, extent))
 
     # -- agreement between programs
 
     def uniform(self, value: Value) -> Any:
-        """Return the one Python value that ``value``, a scalar, has in all programs; else raise Divergence."""
+        """Return the one Python value that ``value``, a scalar, has in all programs that run; else raise Divergence."""
         data = value.data
-        if data.size != 1:
+        if data.size == 1:
+            return data.item()
+        data = data.reshape(data.shape[:LEAD])
+        if self.mask is None:
             first = data.reshape(-1)[0]
-            if not (data == first).all():
-                raise Divergence(data.reshape(data.shape[:LEAD]))
-            return first.item()
-        return data.item()
+        else:
+            mask = np.broadcast_to(self.mask, np.broadcast_shapes(self.mask.shape, data.shape))
+            first = np.broadcast_to(data, mask.shape)[mask][0]
+            data = np.where(mask, data, first)
+        if not (data == first).all():
+            raise Divergence(data)
+        return first.item()
+
+    def active(self, mask: Value | None, *shapes: tuple[int, ...]) -> NDArray[np.bool_] | None:
+        """Return which lanes of an access are on: those of ``mask``, in programs that run; None for all.
+
+        ``shapes``: those of the pointers and the values.  Along a grid axis on which all programs do the same, what
+        one of them does stands for all.
+        """
+        own = None if mask is None else mask.data
+        if self.mask is None:
+            return own
+        shape = np.broadcast_shapes(*shapes, () if own is None else own.shape)
+        running: Where = self.mask
+        if self.races is None:
+            alike = tuple(axis for axis in range(LEAD) if shape[axis] == 1)
+            running = np.logical_or.reduce(running, axis=alike, keepdims=True)
+        running = running.reshape(running.shape + (1,) * (len(shape) - LEAD))
+        return running if own is None else own & running
+
+    def settle(self) -> None:
+        """Separate programs that run from those that do not, for an operation that knows no masks."""
+        if self.mask is not None:
+            raise Divergence(self.mask)
+
+    def _program(self, first: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, int, int]:
+        """Return the first program that runs at a place of the grid axes of ``shape``."""
+        if self.mask is None:
+            return self.programs.at(first)
+        running = np.broadcast_to(self.mask, self.programs.lead)
+        here = tuple(slice(i, i + 1) if n > 1 else slice(None) for i, n in zip(first, shape, strict=True))
+        at = np.unravel_index(int(np.argmax(running[here])), running[here].shape)
+        return self.programs.at(tuple(int(a) + (i if n > 1 else 0) for a, i, n in zip(at, first, shape, strict=True)))
 
     def lanes_of(self, value: Value) -> tuple[int, ...]:
         """Return the full shape of ``value`` over all programs."""
         return self.programs.lead + value.shape
+
+    @property
+    def costly(self) -> bool:
+        """Whether the lanes of an operation cost more than calling it: then none should be wasted."""
+        return self.programs.count * self.largest_block > _COSTLY
 
     def saw(self, shape: tuple[int, ...]) -> None:
         """Note the size of a block."""

@@ -149,3 +149,23 @@ class UnsupportedOperation(KernelFault):
     def __init__(self, operation: str, *, location: Location = NOWHERE, kernel: str = "", detail: str = "") -> None:
         self.operation = operation
         super().__init__(f"unsupported operation {operation}", location=location, kernel=kernel, detail=detail)
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A load of bytes that nobody wrote; the first program and element seen at this line."""
+
+    kernel: str
+    file: str
+    line: int
+    argument: str
+    program: tuple[int, int, int]
+    index: tuple[int, ...]
+    extent: tuple[int, ...]
+
+    def __str__(self) -> str:
+        file = self.file.rsplit("/", 1)[-1]
+        return (
+            f"unwritten bytes read in {self.kernel} ({file}:{self.line}): argument {self.argument}, "
+            f"program {self.program}: element {self.index} of shape {self.extent}"
+        )

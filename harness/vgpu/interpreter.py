@@ -50,7 +50,14 @@ class Interpreter(Shortcuts, Flow):
 
     def choose(self, condition: Any, yes: Callable[[], Any], no: Callable[[], Any]) -> Any:
         """``yes if condition else no``."""
-        result = yes() if self.branch(condition) else no()
+        fork = self.fork(condition)
+        if fork.split:
+            fork.begin({"": None})
+            first = self.semantic.to_tensor(yes())
+            fork.turn({"": first}, ())
+            (result,) = fork.end({"": self.semantic.to_tensor(no())}, ("",))
+        else:
+            result = yes() if fork.then else no()
         return self.semantic.to_tensor(result) if isinstance(condition, self.tensor) else result
 
     def device_call(self, function: FunctionType, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from harness.vgpu.elements import SCALARS, Pointer
-from harness.vgpu.execution import Crowd, Execution, Interleave, locate
+from harness.vgpu.execution import Execution, locate
 from harness.vgpu.faults import KernelFault
 from harness.vgpu.interpreter import Interpreter
 from harness.vgpu.programs import Divergence, Grid, Programs, boxes
@@ -23,6 +23,7 @@ from harness.vgpu.scheduler import Scheduler
 from harness.vgpu.shadow import Shadow
 from harness.vgpu.storage import Region, view_of
 from harness.vgpu.triton_names import LAUNCH_OPTIONS
+from harness.vgpu.turns import Activity, Crowd, Interleave
 from harness.vgpu.values import LEAD, Value
 
 #: Programs of a first batch, which shows how large the kernel's blocks are.
@@ -181,7 +182,7 @@ class Runner:
                     size = max(1, _LANES // block)
                 else:
                     size = _FIRST_BATCH
-                for programs, start in boxes(grid, start, min(size, most)):  # noqa: B007, B020
+                for programs, start in boxes(grid, start, min(size, most)):  # noqa: B020
                     waiting = self._in_step(programs)
                     if waiting is not None:
                         return self._take_turns(grid, waiting, start)
@@ -196,7 +197,8 @@ class Runner:
         execution = self._execution
         stack = [programs]
         while stack:
-            execution.programs = current = stack.pop()
+            current = stack.pop()
+            execution.enter(current, Activity())
             try:
                 self._body()
             except Divergence as divergence:

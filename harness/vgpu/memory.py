@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.vgpu import numerics
+from harness.vgpu.clocks import Order
 from harness.vgpu.elements import Element, Pointer, Scalar
 from harness.vgpu.execution import Execution
 from harness.vgpu.faults import Misaligned, OutOfBounds, UnwrittenRead, WriteToInput
@@ -67,22 +68,28 @@ def _by_address(
     return found
 
 
-def load(execution: Execution, pointer: Value, mask: Value | None, other: Value | None) -> Value:
-    """Return what ``pointer`` points at; lanes that ``mask`` turns off get ``other``, or zero."""
+def load(
+    execution: Execution, pointer: Value, mask: Value | None, other: Value | None, order: Order | None = None
+) -> Value:
+    """Return what ``pointer`` points at; lanes that ``mask`` turns off get ``other``, or zero.
+
+    ``order``: what an atomic or volatile load orders, None for a plain one.
+    """
     element = _element(pointer)
     execution.touch()
     execution.saw(pointer.shape)
     pieces = parts(execution, pointer)
+    enabled = execution.active(mask, pointer.data.shape)
     if len(pieces) == 1 and pieces[0][2] is None:
         region, offsets, _ = pieces[0]
-        bits = _read(execution, region, offsets, None if mask is None else mask.data, element)
+        bits = _read(execution, region, offsets, enabled, element, order)
     else:
-        shape = np.broadcast_shapes(pointer.data.shape, () if mask is None else mask.data.shape)
+        shape = np.broadcast_shapes(pointer.data.shape, () if enabled is None else enabled.shape)
         bits = np.zeros(shape, element.stored)
         for region, offsets, lanes in pieces:
             assert lanes is not None
-            active = lanes if mask is None else lanes & mask.data
-            bits = np.where(active, _read(execution, region, offsets, active, element), bits)
+            active = lanes if enabled is None else lanes & enabled
+            bits = np.where(active, _read(execution, region, offsets, active, element, order), bits)
     data = from_bits(bits, element)
     if mask is not None:
         instead: Data | int = 0
@@ -92,20 +99,26 @@ def load(execution: Execution, pointer: Value, mask: Value | None, other: Value 
     return Value(data, element, pointer.shape)
 
 
-def store(execution: Execution, pointer: Value, value: Value, mask: Value | None) -> None:
-    """Write ``value`` where ``pointer`` points, in the lanes that ``mask`` leaves on."""
+def store(execution: Execution, pointer: Value, value: Value, mask: Value | None, order: Order | None = None) -> None:
+    """Write ``value`` where ``pointer`` points, in the lanes that ``mask`` leaves on.
+
+    ``order``: what an atomic store orders, None for a plain one.
+    """
     element = _element(pointer)
     execution.touch()
     execution.saw(pointer.shape)
     bits = to_bits(value, element)
+    enabled = execution.active(mask, pointer.data.shape, bits.shape)
     for region, offsets, lanes in parts(execution, pointer):
-        active = lanes if mask is None else mask.data if lanes is None else lanes & mask.data
+        active = lanes if enabled is None else enabled if lanes is None else lanes & enabled
         if active is not None:
             if active.all():
                 active = None
             elif not active.any():
                 continue
         checked = check(execution, region, offsets, active, element.bytes, "store")
+        if execution.races is not None:
+            execution.races.store(checked, offsets, active, bits, element.bytes, order)
         shape = np.broadcast_shapes(offsets.shape, bits.shape, () if active is None else active.shape)
         index = np.broadcast_to(offsets >> _SHIFT[element.bytes], shape)
         values = np.broadcast_to(bits, shape)
@@ -166,7 +179,12 @@ def _check_protection(
 
 
 def _read(
-    execution: Execution, region: Region | None, offsets: Offsets, active: Lanes | None, element: Element
+    execution: Execution,
+    region: Region | None,
+    offsets: Offsets,
+    active: Lanes | None,
+    element: Element,
+    order: Order | None,
 ) -> Data:
     if active is not None:
         if active.all():
@@ -177,6 +195,8 @@ def _read(
     if active is not None:
         offsets = np.where(active, offsets, 0 if region is None else region.view.start)
     region = check(execution, region, offsets, active, size, "load")
+    if execution.races is not None:
+        execution.races.load(region, offsets, active, size, order)
     flat = region.storage.typed(element.stored)
     if flat.size == 0:
         return np.zeros(offsets.shape, element.stored)

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 Ids = NDArray[np.int32]
 Grid = tuple[int, int, int]
+#: Which programs, [z, y, x]; axes of size 1 hold for all.
+Where = NDArray[np.bool_]
 
 
 class Divergence(Exception):

@@ -1,7 +1,8 @@
 """Rewriting of a kernel's source so that every operation, branch and call goes through the interpreter.
 
 The rewritten function is ordinary Python at the original file and lines.  ``a + b`` becomes ``__vgpu.add(a, b)``,
-``if c:`` becomes ``if __vgpu.branch(c):``, and so on, as Triton's own code generator treats them.
+``if c:`` becomes ``if __vgpu.branch(c):``, or, where its body can run under a mask, two sides around
+``__vgpu.fork(c)``; and so on, as Triton's own code generator treats them.
 """
 
 from __future__ import annotations

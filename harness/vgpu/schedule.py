@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeVar
+from typing import Literal, Protocol, TypeVar
 
-T = TypeVar("T")
+from harness.vgpu.programs import Programs
 
 #: Compute units by target, for ``Schedule.sm_count``: what NVIDIA's and AMD's data sheets give for A100, L40S, H200,
 #: B200, RTX PRO 6000 Blackwell, GB10, MI300X and MI355X.
@@ -21,6 +21,22 @@ COMPUTE_UNITS = {
     "gfx942": 304,
     "gfx950": 256,
 }
+
+#: Share of the turns that waiting programs get while others are busy: most of their looks are in vain.
+_LOOKS = 1 / 8
+#: Share of the launches in which one program lags behind all others, which shows what does not wait for it.
+_LAGS = 1 / 2
+#: Share of the turns that program gets all the same.
+_LAGGARDS_TURNS = 1 / 32
+
+
+class Contender(Protocol):
+    """One that may get the turn."""
+
+    programs: Programs
+
+
+T = TypeVar("T", bound=Contender)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,18 +93,33 @@ class Chooser:
         self._random = random.Random(schedule.seed)
         self._choices = None if schedule.choices is None else iter(schedule.choices)
         self._order = schedule.launch_order
+        self._laggard: Programs | None = None
 
-    def launch_order(self, programs: Sequence[T]) -> list[T]:
+    def launch_order(self, programs: Sequence[Programs]) -> list[Programs]:
         """Return programs, given in ascending order, in the order in which they are launched."""
         order = list(programs)
         if self._order == "descending":
             order.reverse()
         elif self._order == "shuffled":
             self._random.shuffle(order)
+        if self._random.random() < _LAGS:
+            self._laggard = self._random.choice(order)
         return order
 
-    def choose(self, able: Sequence[T]) -> T:
-        """Return one of the programs that can run; the first of them is the one that ran last, if it is able to."""
-        if self._choices is None:
-            return able[self._random.randrange(len(able))]
-        return able[next(self._choices, 0) % len(able)]
+    def choose(self, busy: Sequence[T], waiting: Sequence[T]) -> T:
+        """Return the program whose turn it is.
+
+        ``waiting``: those that were in vain when they last looked, and may look again because something changed.  In
+        either list the program that ran last comes first.
+        """
+        if self._choices is not None:
+            able = [*busy, *waiting]
+            return able[next(self._choices, 0) % len(able)]
+        if self._laggard is not None and self._random.random() >= _LAGGARDS_TURNS:
+            ahead = [one for one in busy if one.programs is not self._laggard]
+            if ahead or waiting:
+                busy = ahead
+        among = busy
+        if not busy or (waiting and self._random.random() < _LOOKS):
+            among = waiting
+        return among[self._random.randrange(len(among))]

@@ -9,10 +9,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from harness.vgpu.execution import Activity, Execution, Sight, locate
+from harness.vgpu.execution import Execution, locate
 from harness.vgpu.faults import Deadlock, HangDetected, KernelFault, Location
 from harness.vgpu.programs import Programs
 from harness.vgpu.schedule import Schedule
+from harness.vgpu.turns import Activity, Sight
 
 #: Groups of waiting programs that a message names.
 _LINES = 4
@@ -80,6 +81,12 @@ class Scheduler:
         fiber.seen = self._execution.seen if synchronises else None
         self._hub.switch()
 
+    def proceed(self) -> None:
+        """Note that the running program left a loop in which it had waited."""
+        assert self._running is not None
+        self._running.waiting_since = -1
+        self._running.looks = 0
+
     def arrive(self, key: tuple[int, int]) -> None:
         """Note that the running program changed the one element of ``Sight.key`` by an atomic operation."""
         assert self._running is not None
@@ -132,18 +139,24 @@ class Scheduler:
     def _next(self) -> Fiber | None:
         """Return the program whose turn it is, or None if all have waited long enough."""
         progress = self._progress
-        last = self._running
-        able = [f for f in self._fibers.values() if f.waiting_since != progress]
-        if not able:
-            able = [f for f in self._fibers.values() if f.looks < f.patience]
-            if not able:
-                return None
-            # nothing changes meanwhile, so the order does not matter, but the waits must be equally long
-            return min(able, key=lambda f: f.looks)
-        if len(able) > 1 and last is not None and able[0] is not last and last in able:
-            able.remove(last)
-            able.insert(0, last)
-        return self._chooser.choose(able)
+        busy: list[Fiber] = []
+        hopeful: list[Fiber] = []
+        patient: list[Fiber] = []
+        for fiber in self._fibers.values():
+            if fiber.waiting_since < 0:
+                busy.append(fiber)
+            elif fiber.waiting_since != progress:
+                hopeful.append(fiber)
+            elif fiber.looks < fiber.patience:
+                patient.append(fiber)
+        if busy or hopeful:
+            for able in (busy, hopeful):
+                if self._running in able:
+                    able.remove(self._running)
+                    able.insert(0, self._running)
+            return self._chooser.choose(busy, hopeful)
+        # nothing changes meanwhile, so the order does not matter, but the waits must be equally long
+        return min(patient, key=lambda f: f.looks) if patient else None
 
     def _switch(self, fiber: Fiber) -> None:
         execution = self._execution
@@ -170,7 +183,8 @@ class Scheduler:
             detail="; ".join(self._described(waiting)),
         )
         if isinstance(fault, Deadlock):
-            fault.resident, fault.never_launched, fault.finished, fault.total = resident, never_launched, finished, total
+            fault.resident, fault.never_launched = resident, never_launched
+            fault.finished, fault.total = finished, total
         return fault
 
     def _at(self, fiber: Fiber) -> Location:

@@ -13,10 +13,12 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from harness.vgpu.builder import Builder
-from harness.vgpu.execution import Execution, Limits, Suspect
+from harness.vgpu.execution import Execution, Limits
+from harness.vgpu.faults import Suspect
 from harness.vgpu.interpreter import Interpreter
 from harness.vgpu.launch import Arguments, Runner, add_place, grid_of
 from harness.vgpu.profiles import profile as profile_named
+from harness.vgpu.races import Races
 from harness.vgpu.schedule import Schedule
 from harness.vgpu.shadow import Pattern, Shadow, Unwritten, Watch
 from harness.vgpu.triton_adapter import adapter
@@ -46,6 +48,11 @@ class VirtualGPU:
     keeps loads of unwritten bytes in ``suspects``, ``"fault"`` raises UnwrittenRead.  ``batch=False`` runs one
     program at a time.  ``limits``: when a loop counts as a hang.
 
+    ``schedule``: how programs that wait for each other, or touch memory atomically, are interleaved; without one they
+    run in step as long as they can, and take turns by ``Schedule()`` when they wait for each other.  ``races``: look
+    for accesses of different programs to one element that nothing orders; two stores of the same value count only if
+    it is ``"strict"``.  Kernels whose atomics order anything then run one program at a time, in turns.
+
     Raises RuntimeError on entry if Triton is not of a supported version or another virtual GPU is active in this
     thread.  A fault is raised out of the launch as a KernelFault.
     """
@@ -61,9 +68,12 @@ class VirtualGPU:
         batch: bool = True,
         limits: Limits | None = None,
         schedule: Schedule | None = None,
+        races: bool | Literal["strict"] = False,
     ) -> None:
         if unwritten_reads not in ("record", "fault"):
             raise ValueError(f"unwritten_reads={unwritten_reads!r}: 'record' or 'fault' is needed")
+        if races not in (False, True, "strict"):
+            raise ValueError(f"races={races!r}: False, True or 'strict' is needed")
         self.launches: list[Launch] = []
         self.configs = 1
         self.suspects: list[Suspect] = []
@@ -75,6 +85,7 @@ class VirtualGPU:
         self._batch = batch
         self._limits = limits or Limits()
         self._schedule = schedule
+        self._races = races
         self._shadow = Shadow(fill)
         self._stack = contextlib.ExitStack()
         self._chosen = (0, 1)
@@ -152,6 +163,8 @@ class VirtualGPU:
             resolve=self._shadow.at,
         )
         execution.untrusted = self.untrusted
+        if self._races and sizes != (1, 1, 1):
+            execution.races = Races(execution, strict=self._races == "strict")
         self._builder.execution = execution
         programs = sizes[0] * sizes[1] * sizes[2]
         self._watch.paused = True

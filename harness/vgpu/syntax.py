@@ -6,6 +6,7 @@ import ast
 from types import FunctionType, ModuleType
 from typing import Any
 
+from harness.vgpu import masks
 from harness.vgpu.execution import MARKER
 
 _BINARY = {
@@ -59,7 +60,7 @@ class Rewriter(ast.NodeTransformer):
         self._globals = function.__globals__
         self._local = set(function.__code__.co_varnames) | set(function.__code__.co_cellvars)
         self._fixed: set[str] = set()
-        self._loops = 0
+        self._guards = 0
 
     def visit_Constant(self, node: ast.Constant) -> Any:
         self.constants.append(node.value)
@@ -170,37 +171,64 @@ class Rewriter(ast.NodeTransformer):
         return self._at(node, ast.Assign(targets=[node.target], value=value))
 
     def visit_If(self, node: ast.If) -> Any:
-        node.test = self._at(node.test, _call("branch", self.visit(node.test)))
-        node.body = self._block(node.body)
-        node.orelse = self._block(node.orelse)
-        return node
+        if not masks.possible([*node.body, *node.orelse]):
+            node.test = self._at(node.test, _call("branch", self.visit(node.test)))
+            node.body = self._block(node.body)
+            node.orelse = self._block(node.orelse)
+            return node
+        names = masks.assigned([*node.body, *node.orelse])
+        fork = self._guard("fork")
+        start = ast.Assign(targets=[ast.Name(id=fork, ctx=ast.Store())], value=_call("fork", self.visit(node.test)))
+        statements: list[ast.stmt] = [start, masks.when_split(fork, "begin")]
+        statements.append(ast.If(test=masks.attribute(fork, "then"), body=self._block(node.body), orelse=[]))
+        statements.append(masks.when_split(fork, "turn", names))
+        if node.orelse:
+            other = ast.If(test=masks.attribute(fork, "otherwise"), body=self._block(node.orelse), orelse=[])
+            statements.append(other)
+        statements.append(masks.when_split(fork, "end", names))
+        return [self._at(node, statement) for statement in statements]
 
     def visit_While(self, node: ast.While) -> Any:
-        self._loops += 1
-        guard = f"{MARKER}_loop{self._loops}"
-        start = ast.Assign(targets=[ast.Name(id=guard, ctx=ast.Store())], value=_call("loop"))
-        test = ast.Call(
-            func=ast.Attribute(value=_name(guard), attr="test", ctx=ast.Load()),
-            args=[self.visit(node.test)],
-            keywords=[],
-        )
+        maskable = not node.orelse and masks.possible(node.body)
+        names = masks.assigned(node.body)
+        guard = self._guard("loop")
+        start = ast.Assign(targets=[ast.Name(id=guard, ctx=ast.Store())], value=_call("loop", ast.Constant(maskable)))
+        test = ast.Call(func=masks.attribute(guard, "test"), args=[self.visit(node.test)], keywords=[])
         node.test = self._at(node.test, test)
-        node.body = self._block(node.body)
+        node.body = self._round(node, guard, names) if maskable else self._block(node.body)
         node.orelse = self._block(node.orelse)
         return [self._at(node, start), node]
 
     def visit_For(self, node: ast.For) -> Any:
         source = node.iter
-        if isinstance(source, ast.Call):
-            args = [self.visit(arg) for arg in source.args]
-            keywords = [ast.keyword(arg=k.arg, value=self.visit(k.value)) for k in source.keywords]
-            items = _call("iterate", self.visit(source.func), *args, keywords=keywords)
-        else:
-            items = _call("items", self.visit(source))
-        node.iter = self._at(source, items)
-        node.body = self._block(node.body)
-        node.orelse = self._block(node.orelse)
-        return node
+        if not isinstance(source, ast.Call):
+            node.iter = self._at(source, _call("items", self.visit(source)))
+            node.body = self._block(node.body)
+            node.orelse = self._block(node.orelse)
+            return node
+        args = [self.visit(arg) for arg in source.args]
+        keywords = [ast.keyword(arg=k.arg, value=self.visit(k.value)) for k in source.keywords]
+        maskable = not node.orelse and masks.possible(node.body)
+        items = _call("each" if maskable else "iterate", self.visit(source.func), *args, keywords=keywords)
+        if not maskable:
+            node.iter = self._at(source, items)
+            node.body = self._block(node.body)
+            node.orelse = self._block(node.orelse)
+            return node
+        names = masks.assigned(node.body)
+        guard = self._guard("each")
+        start = ast.Assign(targets=[ast.Name(id=guard, ctx=ast.Store())], value=items)
+        node.iter = self._at(source, _name(guard))
+        node.body = self._round(node, guard, names)
+        return [self._at(node, start), node]
+
+    def _round(self, node: ast.For | ast.While, guard: str, names: list[str]) -> list[ast.stmt]:
+        begin, end = masks.when_split(guard, "begin"), masks.when_split(guard, "end", names)
+        return [self._at(node, begin), *self._block(node.body), self._at(node, end)]
+
+    def _guard(self, kind: str) -> str:
+        self._guards += 1
+        return f"{MARKER}_{kind}{self._guards}"
 
     def visit_Assert(self, node: ast.Assert) -> Any:
         message = self.visit(node.msg) if node.msg is not None else ast.Constant("")

@@ -6,7 +6,7 @@ The seed is the change that first reserved SMs for MegaMoE; ``SeedBudgets`` does
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from harness.launch.sm_budget import available_sms, set_num_sms, sm_budget
+from harness.launch import sm_budget as this_harness
 
 RESERVE = "RESERVED_SMS"
 
@@ -40,17 +40,18 @@ class Devices:
 class OurBudgets:
     """`sm_budget` with the reserve that the environment asks for now."""
 
-    def __init__(self, devices):
+    def __init__(self, devices, module=this_harness):
         self.devices = devices
+        self.module = module
 
     def budget(self, device=None):
-        return sm_budget(int(self.devices.environment.get(RESERVE, 2)), device=device)
+        return self.module.sm_budget(int(self.devices.environment.get(RESERVE, 2)), device=device)
 
     def set(self, sms, device=None):
-        set_num_sms(sms, device)
+        self.module.set_num_sms(sms, device)
 
     def launched_on(self, device=None):
-        return available_sms(device)
+        return self.module.available_sms(device)
 
 
 class SeedBudgets:

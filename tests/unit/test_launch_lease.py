@@ -67,7 +67,7 @@ def test_devices_do_not_wait_for_each_other(devices):
 def test_a_thread_that_holds_it_is_refused_at_once(devices):
     with (
         launch_lease(kernel="first"),
-        pytest.raises(LeaseError, match="this thread holds it already .*first"),
+        pytest.raises(LeaseError, match=r"this thread holds it already .*first"),
         launch_lease(),
     ):
         pass
