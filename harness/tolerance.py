@@ -242,9 +242,8 @@ class _Sample:
         spread = (high.abs() * self.magnitude.where(self.both, 0)[use] / scale).sum() / total
         gain = slope.sum() / total
         cluster = torch.unique(high.float(), dim=0, return_inverse=True)[1]
-        count = int(cluster.max()) + 1
-        weights = torch.zeros(count, dtype=torch.float64).index_add_(0, cluster, weight)
-        residuals = torch.zeros(count, dtype=torch.float64).index_add_(0, cluster, slope - gain * weight)
+        weights = torch.bincount(cluster, weights=weight)
+        residuals = torch.bincount(cluster, weights=slope - gain * weight)
         effective = float(total**2 / (weights**2).sum())
         if effective < GAIN_ROWS:
             return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +18,8 @@ INPUT_PRECISIONS = ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6")
 
 _TF32_KEPT = np.uint32(0xFFFFE000)
 _TF32_HALF = np.uint32(0x00001000)
+# 64 MiB an array: larger products are rare, and dear enough to pay for their pages.
+_SCRATCH_ELEMENTS = 1 << 23
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 # Which parts of a and b are multiplied, smallest products first: the Triton pass "tritongpu-F32DotTC".
@@ -61,12 +65,43 @@ def matmul(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         if a.dtype != np.float32 or b.dtype != np.float32 or _peak(a) * _peak(b) * a.shape[-1] > _FLOAT32_MAX:
             return _batched(a, b)
-        return _batched(a.astype(np.float64), b.astype(np.float64)).astype(np.float32)
+        left, right = _float64("left", a), _float64("right", b)
+        lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        sums = _scratch.take("sums", (*lead, a.shape[-2], b.shape[-1]))
+        return np.matmul(left, right, out=sums).astype(np.float32)
 
 
 def _peak(x: F32) -> float:
     """Return the largest finite magnitude."""
     return float(np.max(np.abs(x), where=np.isfinite(x), initial=0.0))
+
+
+class _Scratch(threading.local):
+    """float64 arrays that products use again: taking new pages costs more than the product itself."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, NDArray[np.float64]] = {}
+
+    def take(self, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """Return an array of ``shape`` with any content, valid until ``name`` is taken again."""
+        size = math.prod(shape)
+        array = self.arrays.get(name)
+        if array is None or array.size < size:
+            array = np.empty(size, np.float64)
+            if size <= _SCRATCH_ELEMENTS:
+                self.arrays[name] = array
+        return array[:size].reshape(shape)
+
+
+_scratch = _Scratch()
+
+
+def _float64(name: str, x: F32) -> NDArray[np.float64]:
+    """Return ``x`` as float64, with size 1 where its leading axes are broadcast."""
+    once = x[tuple(slice(1) if stride == 0 else slice(None) for stride in x.strides[:-2])]
+    wide = _scratch.take(name, once.shape)
+    np.copyto(wide, once)
+    return wide
 
 
 def _batched(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:

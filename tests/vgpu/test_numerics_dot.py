@@ -35,3 +35,12 @@ def test_zero_times_infinity_is_nan_and_an_infinity_alone_is_itself() -> None:
     products = numerics.matmul(np.array([[0.0, 1.0], [1.0, 1.0]], np.float32), b)
     assert np.isnan(products[0, 0])
     assert products[1, 0] == np.inf
+
+
+def test_operands_may_be_broadcast_along_any_axis() -> None:
+    random = np.random.default_rng(0)
+    a = np.broadcast_to(random.standard_normal((3, 1, 8, 1), np.float32), (3, 2, 8, 16))
+    b = np.broadcast_to(random.standard_normal((1, 2, 16, 1), np.float32), (3, 2, 16, 4))
+    expected = np.matmul(a.astype(np.float64), b.astype(np.float64)).astype(np.float32)
+    np.testing.assert_array_equal(numerics.matmul(a, b), expected)
+    np.testing.assert_array_equal(numerics.matmul(a[:1], b), np.repeat(expected[:1], 3, axis=0))
