@@ -11,6 +11,10 @@ from harness.device.named import NamedDevice
 from harness.device.targets import Target
 from harness.launch.residency import Residency, Resources, resident_blocks
 
+#: Blocks an SM holds as parts of clusters.  Measured: cuOccupancyMaxActiveClusters gives 528 pairs of a tiny 4-warp
+#: block on an H200 (132 SMs), 8 blocks an SM, where 16 single ones fit.
+CLUSTERED_BLOCKS = 8
+
 
 class DoesNotFit(ValueError):
     """No grid of this kernel is resident as a whole; the message says what does not fit."""
@@ -49,9 +53,10 @@ def barrier_safe_grid(
     the number of blocks in a cluster, by default the kernel's own, and ``active_clusters`` the answer of
     ``cuOccupancyMaxActiveClusters`` on the whole device or context.
 
-    Without that answer clusters of 2 are counted by pairs of SMs, which always share a GPC; larger ones, whose number
-    depends on how the GPCs of this very device are populated, are refused, and so is an odd number of SMs.  A reserved
-    SM may break a whole cluster for each block that it would hold, and is counted so.
+    Without that answer clusters of 2 are counted by pairs of SMs, which always share a GPC, and at most
+    ``CLUSTERED_BLOCKS`` blocks an SM; larger ones, whose number depends on how the GPCs of this very device are
+    populated, are refused, and so is an odd number of SMs.  A reserved SM may break a whole cluster for each block that
+    it would hold, and is counted so.
 
     Raises DoesNotFit where no block is resident, where nothing is left, or where no grid up to ``wanted`` is even or
     made of whole clusters; ValueError for arguments that make no sense.  Holds only while no other kernel takes more
@@ -130,4 +135,4 @@ def _clusters(target: Target, units: int, blocks: int, cluster: int, active: int
             f"an odd partition of {units} units splits a pair, and clusters of 2 need whole ones: "
             "pass active_clusters from cuOccupancyMaxActiveClusters"
         )
-    return units // 2 * blocks
+    return units // 2 * min(blocks, CLUSTERED_BLOCKS)

@@ -140,6 +140,7 @@ FAULTS = (
     _grid("even grids not asked for", "2 if even else 1", "1", "even_grids_are_rounded_down"),
     _grid("rounded up to even", "grid -= grid % step", "grid += grid % step", "even_grids_are_rounded_down"),
     _grid("an odd partition split", "if units % 2:", "if units < 2:", "clusters_need_whole_pairs"),
+    _grid("as many in clusters as alone", "min(blocks, CLUSTERED_BLOCKS)", "blocks", "clusters_need_whole_pairs"),
     _grid("clusters of four counted as pairs", "if cluster > 2:", "if cluster > 16:", "clusters_need_whole_pairs"),
     _grid(
         "a held SM costs one cluster",

@@ -209,6 +209,8 @@ def even_grids_are_rounded_down(api):
 def clusters_need_whole_pairs(api):
     assert grid(api, 9999, "H200", clusters=2) == (264, 264)
     assert grid(api, 263, "H200", clusters=2) == (262, 264)
+    # the driver of an H200 finds 528 pairs of this block
+    assert grid(api, 9999, "H200", clusters=2, num_warps=4) == (1056, 1056)
     # each of the two blocks that a held SM would have may belong to a cluster of its own
     assert grid(api, 9999, "H200", clusters=2, reserved=1) == (260, 260)
     assert grid(api, 9999, "H200", clusters=4, active_clusters=64) == (256, 256)
