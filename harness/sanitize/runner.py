@@ -59,7 +59,10 @@ def _suite(arguments: list[str], options: Options) -> int:
     sys.path.insert(0, os.getcwd())
     # by name: pytest wants to import it itself
     ours = ["-p", "harness.sanitize.pytest_plugin", OPTION, json.dumps(asdict(options))]
-    return int(pytest.main([*ours, *arguments]))
+    # This process has imported the package whose plugin pytest wants to rewrite; last, so that no -W error outranks it.
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    quiet = ["-W", "ignore:Module already imported so cannot be rewritten; harness:pytest.PytestAssertRewriteWarning"]
+    return int(pytest.main([*ours, *arguments[:end], *quiet, *arguments[end:]]))
 
 
 def _script(path: Path, arguments: list[str], options: Options) -> int:

@@ -73,7 +73,7 @@ def test_a_project_that_does_not_use_the_harness_keeps_its_own_markers(without_g
     without_gpu.makepyfile("import pytest\n@pytest.mark.gpu\ndef test_of_theirs():\n    assert True\n")
     result = run(without_gpu)
     result.assert_outcomes(passed=1)
-    assert "kernel-harness" not in result.stdout.str()
+    assert "kernel-harness:" not in result.stdout.str()
 
 
 @pytest.mark.parametrize(
