@@ -16,8 +16,7 @@ from kernels._validate import (
 
 #: Width of a row of Q, K and V: 448 dequantised "nope" dimensions and 64 bfloat16 "rope" dimensions.
 HEAD_DIM = 512
-#: Bytes of one token in a page's data, and with its 7 scales and their pad byte.
-TOKEN_DATA_BYTES = 576
+#: Bytes of one token: 576 of data, 7 scales and their pad byte.
 TOKEN_BYTES = 584
 #: Splits beyond this only make the merge longer: it holds one row of every split in registers.
 MAX_SPLITS = 64

@@ -197,10 +197,6 @@ def rejects() -> tuple[Rejection, ...]:
     )
 
 
-def _bytes_apart(cache: torch.Tensor) -> torch.Tensor:
-    return cache.transpose(1, 3).contiguous().transpose(1, 3)
-
-
 def _part(page_size: int, num_pages: int, num_rows: int, topk: int, lengths: Lengths = None, padding: int = 0) -> Part:
     cache = PagedCache(
         page_size=page_size,
