@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.strategies.conftest import examples as examples
+
 RATIOS = pytest.StashKey[list]()
 
 
@@ -24,7 +26,7 @@ def pytest_collection_modifyitems(config, items):
 def pytest_terminal_summary(terminalreporter, config):
     lines = config.stash.get(RATIOS, [])
     if lines:
-        terminalreporter.section("virtual GPU beside TRITON_INTERPRET=1")
+        terminalreporter.section("measured side by side")
         for line in lines:
             terminalreporter.write_line(line)
 

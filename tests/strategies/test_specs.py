@@ -1,7 +1,6 @@
-"""What every drawn spec promises: its repr is short and evaluates to it, it is frozen, and drawing it is fast."""
+"""What every drawn spec promises: its repr is short and evaluates to it, it is frozen."""
 
 import dataclasses
-import time
 
 import pytest
 import torch
@@ -15,16 +14,11 @@ from harness.strategies import (
     PagedCache,
     Spec,
     block_tables,
-    codes,
     derived_seed,
-    float_kinds,
     index_lists,
     layouts,
-    lengths,
     paged_caches,
     routings,
-    sizes,
-    value_kinds,
 )
 
 SPECS = {
@@ -35,13 +29,6 @@ SPECS = {
     "block_tables": block_tables(seq_lens=(33, 0, 17), page_size=16),
 }
 CONTIGUOUS = Layout()
-OTHERS = {
-    "codes": codes(fmt="e4m3", nonfinite=True),
-    "float_kinds": float_kinds(),
-    "lengths": lengths(num_rows=4, topk=130),
-    "sizes": sizes(tile=128, min_size=0),
-    "value_kinds": value_kinds(fmt="e5m2"),
-}
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -85,18 +72,3 @@ def test_derived_seeds_are_the_same_in_every_run_and_fit_a_generator():
     assert derived_seed(0, "q") == 13_918_708_975_567_133
     assert all(0 <= derived_seed(seed, "q") < 2**63 for seed in range(100))
     assert len({derived_seed(seed, name) for seed in range(50) for name in ("q", "k_cache")}) == 100
-
-
-@pytest.mark.parametrize("name", [*SPECS, *OTHERS])
-def test_drawing_200_examples_takes_less_than_two_seconds(name, examples, request):
-    def seconds():
-        start = time.process_time()
-        examples((SPECS | OTHERS)[name], 200)
-        return time.process_time() - start
-
-    # processor time and a second chance: the machine may be busy with something else
-    spent = seconds()
-    if spent >= 2.0:
-        spent = min(spent, seconds())
-    request.node.user_properties.append(("seconds", round(spent, 3)))
-    assert spent < 2.0

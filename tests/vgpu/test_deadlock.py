@@ -1,7 +1,7 @@
 """Programs that wait for what cannot happen: reported at once, with the line, and with who is where."""
 
 import inspect
-import time
+from collections import Counter
 
 import pytest
 import torch
@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 
 from harness.vgpu import Deadlock, HangDetected, Limits, OutOfBounds, Schedule, VirtualGPU
+from harness.vgpu.scheduler import Scheduler
 from tests.vgpu import sync_kernels as kernels
 
 BATCH = pytest.mark.parametrize("batch", [True, False])
@@ -111,16 +112,21 @@ def test_the_target_decides_when_no_schedule_is_given(batch):
     assert (caught.value.resident, caught.value.never_launched) == (48, 1)
 
 
-def test_a_deadlock_of_256_programs_takes_less_than_a_second():
-    with VirtualGPU(schedule=Schedule(resident=2)), pytest.raises(Deadlock):
-        kernels.barrier(4)
-    count, tries = torch.zeros(1, dtype=torch.int32), torch.zeros(256, dtype=torch.int32)
-    for begin_with in (kernels.barrier, lambda n: counting_barrier_kernel[(n,)](count, tries, n)):
-        begin = time.process_time()
-        with VirtualGPU(schedule=Schedule(resident=96)), pytest.raises(Deadlock) as caught:
-            begin_with(256)
-        assert time.process_time() - begin < 1
-        assert (caught.value.resident, caught.value.never_launched, caught.value.finished) == (96, 160, 0)
+def counting_barrier(num_programs):
+    count, tries = torch.zeros(1, dtype=torch.int32), torch.zeros(num_programs, dtype=torch.int32)
+    counting_barrier_kernel[(num_programs,)](count, tries, num_programs)
+
+
+@pytest.mark.parametrize("launch", [kernels.barrier, counting_barrier])
+def test_a_deadlock_of_256_programs_is_seen_after_a_score_of_looks_of_each_resident(launch, monkeypatch):
+    looks = Counter()
+    wait = Scheduler.wait
+    monkeypatch.setattr(Scheduler, "wait", lambda self, *rest: (looks.update(waits=1), wait(self, *rest))[1])
+    with VirtualGPU(schedule=Schedule(resident=96)), pytest.raises(Deadlock) as caught:
+        launch(256)
+    assert (caught.value.resident, caught.value.never_launched, caught.value.finished) == (96, 160, 0)
+    # tests/benchmarks says what that is in seconds
+    assert 96 <= looks["waits"] <= 20 * 96
 
 
 def test_the_message_says_where_how_many_and_for_what():
