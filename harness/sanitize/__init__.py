@@ -13,7 +13,8 @@ The emulated surface, one device, "cuda:0":
 Tensors: device="cuda" in torch's factories (empty, zeros, ones, full, rand, randn, randint, randperm, arange, linspace,
 eye, tensor, as_tensor, asarray, *_like, Tensor.new_*, normal, ...), torch.set_default_device, with torch.device(...),
 Tensor.cuda, .cpu, .to, .device, .is_cuda, .is_cpu, .get_device, .numpy, .type, .pin_memory, .is_pinned,
-.record_stream, copy.deepcopy, nn.Module.cuda and .to, autograd between devices, torch.testing.assert_close.  Mixed
+.record_stream, copy.deepcopy, nn.Module.cuda and .to, autograd between devices, torch.autocast("cuda"),
+torch.testing.assert_close.  Mixed
 devices raise as on hardware, and a kernel refuses a CPU tensor (pinned ones are taken).  Operations registered in
 Python for "cuda" run, with torch.library.custom_op or Library.impl.
 
@@ -40,7 +41,7 @@ clear_cache, utils.get_device_properties, utils.set_printf_fifo_size), triton.te
 triton.set_allocator, tensor descriptors, kernel.warmup and what a launch returns (n_regs, n_spills, n_max_threads,
 metadata.shared, .num_warps, .num_stages, .num_ctas: nominal numbers).
 
-torch.compile, CUDA graphs, autocast, NCCL, compiled extensions, launches from other threads, sparse tensors on "cuda",
+torch.compile, CUDA graphs, NCCL, compiled extensions, launches from other threads, sparse tensors on "cuda",
 memory handed to others (DLPack) and the rest of torch.cuda raise ``Unsupported``, whose message begins with
 ``UNSUPPORTED: name``; names are listed in the summary even if the program caught the error.
 """

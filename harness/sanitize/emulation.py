@@ -11,6 +11,7 @@ from typing import Any
 from harness.launch.physical import physical_from
 from harness.poison import NAN
 from harness.sanitize import driver, errors, factories, surface
+from harness.sanitize.autocast import Autocast
 from harness.sanitize.facts import Facts, facts
 from harness.sanitize.generators import Random
 from harness.sanitize.mode import Emulation
@@ -140,6 +141,7 @@ def emulate(options: Options) -> Iterator[Machine]:
         tensors.install(patches)
         factories.install(patches, machine.places, tensors)
         surface.install(patches, surface.Surface(machine.facts, machine.places, machine.random), machine.facts)
+        Autocast(machine.places).install(patches)
         driver.install(patches, machine.facts)
         patches.set(threading.Thread, "run", machine._thread(threading.Thread.run))
         stack.enter_context(physical_from(machine))

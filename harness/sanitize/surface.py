@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from harness.sanitize import streams
-from harness.sanitize.errors import missing, unsupported
+from harness.sanitize.errors import missing
 from harness.sanitize.facts import DeviceProperties, Facts
 from harness.sanitize.generators import Generator, Random
 from harness.sanitize.patches import Patches
@@ -229,8 +229,6 @@ def install(patches: Patches, surface: Surface, facts: Facts) -> None:
     patches.set(torch, "Generator", Generator)
     patches.set(torch, "compile", _compile)
     patches.set(torch.version, "hip" if facts.hip else "cuda", "7.0.0" if facts.hip else "13.0")
-    enter = torch.amp.autocast.__enter__
-    patches.set(torch.amp.autocast, "__enter__", _autocast(enter))
 
 
 def _compile(model: Any = None, **options: Any) -> Any:
@@ -238,12 +236,3 @@ def _compile(model: Any = None, **options: Any) -> Any:
     if model is None:
         return lambda function: _compile(function)
     return missing(f"torch.compile({getattr(model, '__name__', type(model).__name__)})", model=_compile)
-
-
-def _autocast(enter: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def entered(self: Any) -> Any:
-        if self.device == "cuda" and self._enabled:
-            unsupported("torch.autocast('cuda')", "its casts are chosen by the device of every tensor")
-        return enter(self)
-
-    return entered

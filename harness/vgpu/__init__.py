@@ -1,6 +1,5 @@
 """The virtual GPU: runs Triton kernels on the CPU, faithfully, with every memory access checked."""
 
-from harness.vgpu.execution import Limits
 from harness.vgpu.faults import (
     AssertionFailed,
     Deadlock,
@@ -8,6 +7,7 @@ from harness.vgpu.faults import (
     KernelFault,
     Location,
     Misaligned,
+    NotCompilable,
     OutOfBounds,
     Race,
     Suspect,
@@ -15,6 +15,7 @@ from harness.vgpu.faults import (
     UnwrittenRead,
     WriteToInput,
 )
+from harness.vgpu.limits import Limits
 from harness.vgpu.schedule import Schedule
 from harness.vgpu.session import Launch, VirtualGPU
 from harness.vgpu.shadow import Unwritten
@@ -28,6 +29,7 @@ __all__ = [
     "Limits",
     "Location",
     "Misaligned",
+    "NotCompilable",
     "OutOfBounds",
     "Race",
     "Schedule",

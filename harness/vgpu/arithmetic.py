@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.vgpu import numerics
+from harness.vgpu import numerics, refusals
 from harness.vgpu.elements import INT1, INT64, Element, Pointer, Scalar, signless, unsigned
 from harness.vgpu.execution import Execution
 from harness.vgpu.faults import AssertionFailed
@@ -56,6 +56,7 @@ def _shift(a: Data, b: Data, function: Binary, beyond: Data | int) -> Data:
 
 def _float_method(function: Binary) -> Callable[[Host, Value, Value], Value]:
     def method(self: Host, a: Value, b: Value) -> Value:
+        refusals.arithmetic(self, a.type)
         return Value(finish(self, function(a.data, b.data), a.type), a.type, a.shape)
 
     return method
@@ -87,6 +88,7 @@ def _compare(function: Binary, *, as_unsigned: bool = False) -> Callable[[Host, 
         x, y = a.data, b.data
         if isinstance(a.type, Pointer) and a.base is not b.base:
             x, y = addresses(a), addresses(b)
+        refusals.arithmetic(self, a.type)
         if as_unsigned:
             x, y = unsigned(x), unsigned(y)
         return Value(function(x, y), INT1, a.shape)
@@ -110,7 +112,6 @@ class Arithmetic:
     create_fadd = _float_method(np.add)
     create_fsub = _float_method(np.subtract)
     create_fmul = _float_method(np.multiply)
-    create_frem = _float_method(np.fmod)
     create_minnumf = _float_method(lambda x, y: numerics.minimum(x, y, propagate_nan=False))
     create_maxnumf = _float_method(lambda x, y: numerics.maximum(x, y, propagate_nan=False))
     create_minimumf = _float_method(lambda x, y: numerics.minimum(x, y, propagate_nan=True))
@@ -159,6 +160,7 @@ class Arithmetic:
 
     def _map(self, function: Callable[..., Data], *values: Value) -> Value:
         type = values[-1].type
+        refusals.arithmetic(self, type)
         return Value(finish(self, function(*(v.data for v in values)), type), type, values[-1].shape)
 
     def _function(self, function: Callable[..., Data], *values: Value) -> Value:
@@ -169,6 +171,12 @@ class Arithmetic:
         """Divide."""
         return self._function(numerics.div, a, b)
 
+    def create_frem(self, a: Value, b: Value) -> Value:
+        """Return a % b."""
+        if a.type.bits == 64 and self.execution.profile.vendor == "cuda":
+            self.execution.untrusted.add("frem(fp64)")
+        return self._function(numerics.remainder, a, b)
+
     create_precise_divf = create_fdiv
     create_approx_divf = create_fdiv
 
@@ -178,7 +186,7 @@ class Arithmetic:
 
     def create_fabs(self, a: Value) -> Value:
         """Clear the sign."""
-        return self._map(np.abs, a)
+        return Value(np.abs(a.data), a.type, a.shape)
 
     def create_iabs(self, a: Value) -> Value:
         """Return the magnitude; the smallest integer stays itself."""
@@ -237,16 +245,16 @@ class Arithmetic:
         if c.type.bits == 64:
             self.execution.untrusted.add("fma(fp64)")
             return self._map(lambda x, y, z: x * y + z, a, b, c)
-        return self._map(_fused, a, b, c)
+        return self._map(numerics.fused, a, b, c)
 
     def create_clampf(self, x: Value, low: Value, high: Value, propagate_nan: Any) -> Value:
         """Return min(max(x, low), high)."""
         nan = name_of(propagate_nan) != "NONE"
 
         def clamp(data: Data, lower: Data, upper: Data) -> Data:
-            return numerics.minimum(numerics.maximum(data, lower, propagate_nan=nan), upper, propagate_nan=nan)
+            return numerics.clamp(data, lower, upper, propagate_nan=nan, profile=self.execution.profile)
 
-        return Value(finish(self, clamp(x.data, low.data, high.data), x.type), x.type, x.shape)
+        return self._map(clamp, x, low, high)
 
     def create_umulhi(self, a: Value, b: Value) -> Value:
         """Return the upper half of the unsigned product."""
@@ -285,16 +293,3 @@ class Arithmetic:
             bad = bad & running
         if bad.any():
             raise self.execution.at_lanes(AssertionFailed, what, bad, np.zeros((1,) * LEAD, np.int64), None)
-
-
-def _fused(x: Data, y: Data, z: Data) -> Data:
-    """Return x * y + z of float32 in float64, rounded to odd, so that the caller's rounding is the only one."""
-    product = x.astype(np.float64) * y
-    total = product + z
-    # what float64 lost: nonzero means that the last bit must become 1 for the second rounding to be right
-    back = total - product
-    error = (product - (total - back)) + (z - back)
-    bits = total.view(np.int64)
-    inexact = np.isfinite(total) & (error != 0)
-    towards = np.where((error > 0) == (total > 0), bits, bits - 1)
-    return np.where(inexact, towards | 1, bits).view(np.float64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from harness.vgpu import memory, numerics
 from harness.vgpu.arithmetic import name_of
 from harness.vgpu.clocks import Order, order_of
-from harness.vgpu.elements import INT1, Element, Pointer, Scalar, unsigned
+from harness.vgpu.elements import FP32, INT1, Element, Pointer, Scalar, unsigned
 from harness.vgpu.execution import Execution
 from harness.vgpu.storage import Region
 from harness.vgpu.values import Data, Value
@@ -46,7 +47,7 @@ class Atomics:
         """Combine memory with ``value`` in the lanes of ``mask``; return what was there before."""
         element = _element(pointer)
         name = name_of(operation)
-        combine = _float_add(self.execution, element) if name == "FADD" else _COMBINE[name]
+        combine = _on_floats(self.execution, element, name) if element.floating and name != "XCHG" else _COMBINE[name]
         operand = memory.to_bits(value, element)
         return self._run(
             pointer, mask, element, (operand,), lambda old, given: combine(old, given[0]), order_of(*order)
@@ -162,17 +163,23 @@ def _turns(index: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     return list(np.split(order[by_rank], bounds))
 
 
-def _float_add(execution: Execution, element: Element) -> Combine:
+def _on_floats(execution: Execution, element: Element, name: str) -> Combine:
+    """Return a sum (``FADD``, or ``REDUCE_ADD`` through a descriptor) or an extreme of floats as they lie in memory."""
+    profile = execution.profile
+    if name == "FADD" and profile.ftz_atomic_add and element is FP32:
+        return lambda old, new: numerics.flush(numerics.flush(old) + numerics.flush(new))
+    function = {"MAX": numerics.maximum, "MIN": numerics.minimum}.get(name)
+    of_numbers: Combine = np.add if function is None else partial(function, propagate_nan=False)
     if not element.narrow:
-        return np.add
+        return of_numbers
     assert isinstance(element, Scalar)
-    name = element.name
+    fmt = element.name
 
-    def add(old: Data, new: Data) -> Data:
-        total = numerics.decode(old, name) + numerics.decode(new, name)
-        return numerics.pack(numerics.round_to(total, name, execution.profile), name)
+    def combine(old: Data, new: Data) -> Data:
+        total = of_numbers(numerics.decode(old, fmt), numerics.decode(new, fmt))
+        return numerics.pack(total if function else numerics.round_to(total, fmt, profile), fmt)
 
-    return add
+    return combine
 
 
 def _same(a: Data, b: Data) -> Data:

@@ -29,7 +29,6 @@ class Options:
     profile: Profile
     debug: bool = True
     sanitize_overflow: bool = False
-    supported_fp8_dtypes: tuple[str, ...] = ("fp8e5", "fp8e5b16", "fp8e4nv", "fp8e4b8", "fp8e4b15")
     deprecated_fp8_dot_operand_dtypes: tuple[str, ...] = ()
     allowed_dot_input_precisions: tuple[str, ...] = ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6")
     max_num_imprecise_acc_default: int = 0
@@ -43,6 +42,11 @@ class Options:
     def arch(self) -> str:
         """The target's name."""
         return self.profile.name
+
+    @property
+    def supported_fp8_dtypes(self) -> tuple[str, ...]:
+        """8-bit types that a kernel for the target may use."""
+        return self.profile.fp8_types
 
     @property
     def default_dot_input_precision(self) -> str:

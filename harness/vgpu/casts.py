@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.vgpu import numerics
+from harness.vgpu import memory, numerics, refusals
 from harness.vgpu.arithmetic import finish, name_of
 from harness.vgpu.elements import SCALARS, Block, Element, Pointer, Scalar, Type, signless, unsigned
 from harness.vgpu.execution import Execution
@@ -91,7 +91,7 @@ class Casts:
 
     def _to_float(self, a: Value, data: Any, element: Element) -> Value:
         wide = np.float32 if element.bits == 32 else np.float64
-        return Value(finish(self, numerics.int_to_float(data, wide), element), element, a.shape)
+        return Value(finish(self, numerics.int_to_float(data, wide, odd=element.narrow), element), element, a.shape)
 
     def create_fp_to_si(self, a: Value, type: Type) -> Value:
         """Truncate to signed integers; out of range saturates."""
@@ -123,6 +123,7 @@ class Casts:
         source, target = a.type, type.scalar
         assert isinstance(source, Scalar)
         assert isinstance(target, Scalar)
+        refusals.conversion(self, source, target, rounding)
         data = numerics.cast(a.data, source.name, target.name, self.execution.profile, rounding)
         return Value(data, target, a.shape)
 
@@ -147,8 +148,8 @@ class Casts:
         return Value(from_bits(bits.view(element.stored), element), element, a.shape)
 
     def create_int_to_ptr(self, a: Value, type: Type) -> Value:
-        """Make a pointer from an address; the tensor it points into is looked up when it is used."""
-        return Value(a.data.astype(np.int64, copy=False), type.scalar, a.shape)
+        """Make a pointer from an address, into the tensor that holds it; if none does, it is looked up when used."""
+        return memory.pointers(self.execution, a.data.astype(np.int64, copy=False), type.scalar, a.shape)
 
     def create_ptr_to_int(self, a: Value, type: Type) -> Value:
         """Return addresses."""

@@ -20,6 +20,9 @@ from harness.vgpu.values import LEAD, Data, Value, scalar
 #: Alignment in bytes that TMA demands of the base, of all strides but the last, and of the last offset
 #: (CUDA driver API, cuTensorMapEncodeTiled: globalAddress and globalStrides are multiples of 16).
 _TMA_ALIGNMENT = 16
+#: The NaN that is read outside of a tensor, by the element's width in bits (measured on an H200; 8 bits have none, and
+#: 64 have no descriptor, there).
+_TMA_NAN = {8: 0x7F, 16: 0x7FF7, 32: 0x7FF77FF7, 64: 0x7FF8000000000000}
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +30,8 @@ class Box:
     """A tensor in memory and the shape of the block that one access moves.
 
     ``base``: pointer to element 0; ``shape``, ``strides``, ``offsets``: scalars in elements.  ``padding``: what is
-    read outside of ``shape``, "zero" or "nan".  ``checked``: axes along which the bounds are respected.
+    read outside of ``shape``, "zero" or "nan".  ``checked``: axes along which the bounds are respected.  ``signed``:
+    whether its integers have a sign.
     """
 
     base: Value
@@ -38,6 +42,7 @@ class Box:
     padding: str = "zero"
     checked: tuple[int, ...] = ()
     round_f32_to_tf32: bool = False
+    signed: bool = True
 
     def set_attr(self, name: str, value: Any) -> None:
         """Accept a compiler hint; it changes nothing here."""
@@ -84,7 +89,14 @@ class Descriptors(Atomics):
         rank = len(shape)
         zero = scalar(0, shape[0].type)
         return Box(
-            base, tuple(shape), tuple(strides), (zero,) * rank, tuple(block_shape), _pad(padding), tuple(range(rank))
+            base,
+            tuple(shape),
+            tuple(strides),
+            (zero,) * rank,
+            tuple(block_shape),
+            _pad(padding),
+            tuple(range(rank)),
+            signed=is_signed,
         )
 
     def create_tensor_descriptor_type(self, block: Any, is_signed: bool) -> Any:
@@ -104,10 +116,12 @@ class Descriptors(Atomics):
         """Combine a block with memory atomically."""
         pointers, mask = self._lanes(replace(box, offsets=tuple(indices)))
         assert isinstance(box.base.type, Pointer)
-        if name_of(kind) in ("MIN", "MAX") and box.base.type.element.floating:
-            raise self.execution.unsupported(f"descriptor_reduce({name_of(kind)} of floats)")
-        operation = _Named("FADD" if name_of(kind) == "ADD" and box.base.type.element.floating else name_of(kind))
-        self.create_atomic_rmw(operation, pointers, value, mask)
+        name = name_of(kind)
+        if box.base.type.element.floating:
+            name = "REDUCE_ADD" if name == "ADD" else name
+        elif not box.signed and name in ("MIN", "MAX"):
+            name = f"U{name}"
+        self.create_atomic_rmw(_Named(name), pointers, value, mask)
 
     def create_descriptor_gather(self, box: Box, rows: Value, column: Value, type: Any) -> Value:
         """Load the given rows, from ``column`` on."""
@@ -127,8 +141,8 @@ class Descriptors(Atomics):
         element = pointers.type.element
         other = None
         if box.padding == "nan" and element.floating:
-            other = scalar(np.nan, element)
-            other = Value(other.data.reshape((1,) * (LEAD + len(box.block_shape))), element, box.block_shape)
+            bits = np.full((1,) * (LEAD + len(box.block_shape)), _TMA_NAN[element.bits]).astype(f"u{element.bytes}")
+            other = Value(memory.from_bits(bits.view(element.stored), element), element, box.block_shape)
         loaded = memory.load(self.execution, pointers, mask, other)
         if box.round_f32_to_tf32 and element is FP32:
             return loaded.with_data(nearest_tf32(loaded.data))

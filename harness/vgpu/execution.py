@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,10 +12,12 @@ from numpy.typing import NDArray
 
 from harness.vgpu.clocks import RELAXED, Order
 from harness.vgpu.faults import NOWHERE, Deadlock, HangDetected, KernelFault, Location, Suspect, UnsupportedOperation
+from harness.vgpu.journal import MOST, Journal, Place
+from harness.vgpu.limits import Limits
 from harness.vgpu.profiles import Profile
 from harness.vgpu.programs import Divergence, Grid, Programs, Where
 from harness.vgpu.storage import Region
-from harness.vgpu.turns import Activity, Interleave, Sight
+from harness.vgpu.turns import Activity, Interleave, Overflow, Sight
 from harness.vgpu.values import LEAD, Value
 
 if TYPE_CHECKING:
@@ -28,14 +29,6 @@ _COSTLY = 1 << 16
 
 #: The name under which a rewritten kernel refers to its interpreter; it marks the kernel's stack frames.
 MARKER = "__vgpu"
-
-
-@dataclass(frozen=True)
-class Limits:
-    """When a loop counts as a hang: iterations without a change of memory, seconds in one loop."""
-
-    spins: int = 20_000
-    seconds: float = 60.0
 
 
 class Execution:
@@ -82,28 +75,30 @@ class Execution:
         self.resident = 1 << 62
         #: What the last synchronising access saw, if that was a single element.
         self.seen: Sight | None = None
-        self._journal: list[tuple[NDArray[Any], NDArray[np.int64], NDArray[Any]]] = []
+        self._journal = Journal()
         self._pending: list[Suspect] = []
         self.library = library
 
     # -- changes of memory
 
-    def write(self, flat: NDArray[Any], index: NDArray[np.int64], values: NDArray[Any]) -> None:
-        """Set ``flat[index]``; of repeated indices the last one wins."""
+    def write(self, flat: NDArray[Any], place: Place, values: NDArray[Any]) -> None:
+        """Set ``flat[place]``; of repeated elements the last one wins."""
         if self.journaling or self.watched:
-            old = flat[index]
-            if self.journaling:
-                self._journal.append((flat, index, old))
+            old = flat[place].copy() if isinstance(place, slice) else flat[place]
             if self.watched and old.tobytes() != values.tobytes():
                 self.changes += 1
                 self.activity.changes += 1
-        flat[index] = values
+            if self.journaling:
+                self._journal.add(flat, place, old)
+                if self._journal.nbytes > MOST and self.programs.count > 1:
+                    raise Overflow
+        flat[place] = values
 
-    def mark(self, flat: NDArray[Any], index: NDArray[np.int64], value: int) -> None:
-        """Set the written flags at ``index``."""
+    def mark(self, flat: NDArray[Any], place: Place, value: int) -> None:
+        """Set the written flags at ``place``."""
         if self.journaling:
-            self._journal.append((flat, index, flat[index]))
-        flat[index] = value
+            self._journal.add(flat, place, flat[place].copy() if isinstance(place, slice) else flat[place])
+        flat[place] = value
 
     def commit(self) -> None:
         """Keep every change since the last commit, and the suspicious reads."""
@@ -118,10 +113,7 @@ class Execution:
         """Undo every change since the last commit."""
         if self.races is not None:
             self.races.undo()
-        for flat, index, old in reversed(self._journal):
-            # of repeated indices the old values are all the same
-            flat[index] = old
-        self._journal.clear()
+        self._journal.undo()
         self._pending.clear()
 
     # -- turns

@@ -1,103 +1,76 @@
-"""Calls of device libraries: the common functions of libdevice, outside of the proven set."""
+"""Calls of device libraries: functions by name, with what is proven of each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-import torch
 
 from harness.vgpu.arithmetic import finish
 from harness.vgpu.elements import SCALARS, Type
 from harness.vgpu.execution import Execution
-from harness.vgpu.values import Data, Value
+from harness.vgpu.libdevice import FUNCTIONS, Function
+from harness.vgpu.libdevice_exact import EXACT
+from harness.vgpu.values import Value, scalar
 
 
-def _torch(function: Callable[..., torch.Tensor]) -> Callable[..., Data]:
-    def call(*data: Data) -> Data:
-        result: Data = function(*(torch.from_numpy(np.ascontiguousarray(d)) for d in data)).numpy()
-        return result
-
-    return call
+def function_of(name: str) -> Function | None:
+    """Return the function of floats called ``name`` (``tanhf``, ``tanh``), without the library's prefix."""
+    return FUNCTIONS.get(name) or FUNCTIONS.get(name.removesuffix("f"))
 
 
-def _isnan(data: Data) -> Data:
-    return np.isnan(data).astype(np.int32)
+#: Inline assembly that only orders launches, which run one after the other here (PTX ISA, "griddepcontrol").
+_ORDERING = ("griddepcontrol.wait", "griddepcontrol.launch_dependents")
 
 
-#: By name without the library's prefix and the suffix of float32; see the CUDA libdevice User's Guide.
-_FUNCTIONS: dict[str, Callable[..., Data]] = {
-    "tanh": np.tanh,
-    "exp": np.exp,
-    "exp2": np.exp2,
-    "exp10": lambda x: np.power(x.dtype.type(10), x),
-    "expm1": np.expm1,
-    "log": np.log,
-    "log2": np.log2,
-    "log10": np.log10,
-    "log1p": np.log1p,
-    "pow": np.power,
-    "sqrt": np.sqrt,
-    "rsqrt": lambda x: 1 / np.sqrt(x),
-    "cbrt": np.cbrt,
-    "sin": np.sin,
-    "cos": np.cos,
-    "tan": np.tan,
-    "asin": np.arcsin,
-    "acos": np.arccos,
-    "atan": np.arctan,
-    "atan2": np.arctan2,
-    "sinh": np.sinh,
-    "cosh": np.cosh,
-    "asinh": np.arcsinh,
-    "acosh": np.arccosh,
-    "atanh": np.arctanh,
-    "erf": _torch(torch.special.erf),
-    "erfc": _torch(torch.special.erfc),
-    "erfinv": _torch(torch.special.erfinv),
-    "lgamma": _torch(torch.lgamma),
-    "fabs": np.abs,
-    "floor": np.floor,
-    "ceil": np.ceil,
-    "trunc": np.trunc,
-    "rint": np.rint,
-    "nearbyint": np.rint,
-    "round": lambda x: np.copysign(np.floor(np.abs(x) + x.dtype.type(0.5)), x),
-    "fmod": np.fmod,
-    "hypot": np.hypot,
-    "copysign": np.copysign,
-    "fmax": np.fmax,
-    "fmin": np.fmin,
-    "isnan": _isnan,
-    "isinf": lambda x: np.isinf(x).astype(np.int32),
-    "finite": lambda x: np.isfinite(x).astype(np.int32),
-    "isfinited": lambda x: np.isfinite(x).astype(np.int32),
-    "signbit": lambda x: np.signbit(x).astype(np.int32),
-}
-_FAST = {"fast_expf": "exp", "fast_logf": "log", "fast_sinf": "sin", "fast_cosf": "cos", "fast_powf": "pow"}
+class Results:
+    """What inline assembly returns, by number."""
 
+    def __init__(self, values: Sequence[Value]) -> None:
+        self._values = values
 
-def _function(symbol: str) -> Callable[..., Data] | None:
-    name = symbol.removeprefix("__nv_").removeprefix("__ocml_").removesuffix("_f32").removesuffix("_f64")
-    name = _FAST.get(name, name)
-    return _FUNCTIONS.get(name) or _FUNCTIONS.get(name.removesuffix("f"))
+    def get_result(self, number: int) -> Value:
+        """Return one result."""
+        return self._values[number]
 
 
 class Extern:
-    """The ``create_*`` method for library calls."""
+    """The ``create_*`` methods for library calls and inline assembly."""
 
     execution: Execution
+
+    def create_inline_asm(
+        self, assembly: str, constraints: str, arguments: Sequence[Value], types: Sequence[Type], pure: bool, pack: int
+    ) -> Results:
+        """Do what a known instruction does; any other is unsupported, by its text."""
+        instruction = assembly.partition(";")[0].strip()
+        if instruction not in _ORDERING:
+            raise self.execution.unsupported(f"inline_asm({instruction})")
+        return Results([scalar(0, type.scalar) for type in types])
 
     def create_extern_elementwise(
         self, library: str, path: str, symbol: str, arguments: Sequence[Value], type: Type, is_pure: bool
     ) -> Value:
         """Call ``symbol`` on every lane."""
-        function = _function(symbol)
-        if function is None:
-            raise self.execution.unsupported(f"extern_elementwise({symbol})")
-        self.execution.untrusted.add(f"extern_elementwise({symbol})")
+        execution = self.execution
         element = type.scalar
-        result = function(*(a.data for a in arguments))
+        operation = f"extern_elementwise({symbol})"
+        ours = symbol.startswith("__nv_") and execution.profile.vendor == "cuda"
+        name = symbol.removeprefix("__nv_").removeprefix("__ocml_").removesuffix("_f32").removesuffix("_f64")
+        data = tuple(a.data for a in arguments)
+        exact = EXACT.get(name)
+        if exact is not None:
+            with np.errstate(all="ignore"):
+                result = exact(data, execution.profile, element.held)
+            if not ours:
+                execution.untrusted.add(operation)
+        else:
+            function = function_of(name)
+            if function is None or element.narrow:
+                raise execution.unsupported(operation)
+            if not ours or (function.ulp if element.bits == 32 else function.wide_ulp) is None:
+                execution.untrusted.add(operation)
+            result = function(*data, flush=execution.profile.ftz_libdevice)
         if element is SCALARS["int1"]:
             return Value(result.astype(np.bool_), element, arguments[0].shape)
         return Value(finish(self, result, element), element, arguments[0].shape)

@@ -151,6 +151,19 @@ class UnsupportedOperation(KernelFault):
         super().__init__(f"unsupported operation {operation}", location=location, kernel=kernel, detail=detail)
 
 
+class NotCompilable(TypeError):
+    """A kernel that Triton refuses to compile for the target; ``what`` it refuses, and ``location`` in the source.
+
+    No fault: on hardware too it is an exception out of the launch.
+    """
+
+    def __init__(self, what: str, target: str, instead: str, location: Location, kernel: str) -> None:
+        self.what = what
+        self.location = location
+        self.kernel = kernel
+        super().__init__(f"Triton does not compile {what} for {target}, in {location}: {instead}")
+
+
 @dataclass(frozen=True)
 class Suspect:
     """A load of bytes that nobody wrote; the first program and element seen at this line."""

@@ -49,6 +49,7 @@ class Flow(Predication):
         if source is self.adapter.static_range:
             # the class checks that its bounds are compile-time values, and knows its own keywords
             ready = source(*map(self.constant, args), **{k: self.constant(v) for k, v in kwargs.items()})
+            self._within_budget(len(range(ready.start.value, ready.end.value, ready.step.value)))
             for number in range(ready.start.value, ready.end.value, ready.step.value):
                 yield self.constant(number)
         elif source is range or source is self.adapter.range:
@@ -74,12 +75,20 @@ class Flow(Predication):
         # programs that go round equally often stay together, wherever each begins
         trips = np.maximum(-((begin - stop) // stride), 0)
         most = self._most(trips, steps)
+        self._within_budget(most)
         for number in range(most):
             if steps is not None and not (number < trips).all():
                 steps.go_on(number < trips)
             yield self.make(Value((begin + number * stride).astype(element.held), element), record)
         if steps is not None:
             steps.leave()
+
+    def _within_budget(self, trips: int) -> None:
+        """Raise HangDetected for a ``for`` loop that would go on for hours."""
+        execution = self.builder.execution
+        if trips > execution.limits.steps:
+            what = f"for loop of {trips} iterations, more than the {execution.limits.steps} that it may have"
+            raise execution.fault(HangDetected, what, program=execution.programs.at((0, 0, 0)))
 
     def _most(self, trips: Index, steps: Round | None) -> int:
         """Return how often the loop goes round; raises Divergence if programs had better not go together."""
@@ -140,6 +149,7 @@ class Loop(Round):
         self._changes = self._activity.changes
         self._synchronised = self._activity.synchronised
         self._rounds = 0
+        self._total = 0
         self._idle = 0
         self._tries = 0
         self._locals: dict[str, Any] = {}
@@ -177,6 +187,9 @@ class Loop(Round):
                 execution.in_vain(
                     "while loop waits for a change that no program can make", _PATIENCE[progress], synchronises
                 )
+        self._total += 1
+        if self._total > self._limits.steps:
+            raise self._hang(f"while loop went round more than the {self._limits.steps} times that it may")
         if self._idle > self._limits.spins:
             raise self._hang(f"while loop went round {self._idle} times without a change of memory")
         if time.monotonic() > max(self._begin, activity.since) + self._limits.seconds:

@@ -11,7 +11,7 @@ from typing import Any
 from harness.vgpu import reduce as reductions
 from harness.vgpu.builder import Builder
 from harness.vgpu.elements import INT32, Block
-from harness.vgpu.faults import UnsupportedOperation
+from harness.vgpu.lanewise import Lanes
 from harness.vgpu.triton_adapter import Adapter
 from harness.vgpu.values import Value
 
@@ -265,14 +265,24 @@ class Functions(ABC):
         return wrapped[0] if single else self.tuple(*wrapped)
 
     def _map_elementwise(self, scalar_fn: Any, *args: Any, pack: Any = 1, **rest: Any) -> Any:
-        python = self.adapter.jit_function(self.raw(scalar_fn))
-        if python is None or self.raw(pack) != 1:
-            raise self._unsupported("map_elementwise")
+        function = self.raw(scalar_fn)
+        python = self.adapter.jit_function(function)
+        if python is None:
+            raise TypeError(f"map_elementwise takes a function decorated with @triton.jit, got {function!r}")
         inputs = self.semantic.broadcast_tensors(*(self.semantic.to_tensor(a) for a in args))
-        try:
-            return self.device_call(python, inputs, {})
-        except ValueError as error:
-            raise self._unsupported("map_elementwise(divergent)") from error
+        count = self.raw(pack)
+        types = [t.dtype for t in inputs for _ in range(count)]
+        results: list[Any] = []
 
-    def _unsupported(self, operation: str) -> UnsupportedOperation:
-        return self.builder.execution.unsupported(operation)
+        def call(values: Sequence[Value]) -> Sequence[Value]:
+            given = [self.wrap(value, type) for value, type in zip(values, types, strict=True)]
+            made = self.device_call(python, given, {})
+            results[:] = made if isinstance(made, self.adapter.tuple) else [made]
+            results[:] = [self.semantic.to_tensor(result) for result in results]
+            return [result.handle for result in results]
+
+        values = Lanes(self.builder.execution, [t.handle for t in inputs], count).run(call)
+        dtypes = [result.dtype for result in results[::count]]
+        blocks = [Value(v.data, v.type, inputs[0].handle.shape) for v in values]
+        wrapped = [self.wrap(block, dtype) for block, dtype in zip(blocks, dtypes, strict=True)]
+        return wrapped[0] if len(results) == 1 else self.tuple(*wrapped)

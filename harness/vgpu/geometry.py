@@ -43,6 +43,12 @@ class View:
         return self.start + self.itemsize + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
 
     @cached_property
+    def dense(self) -> bool:
+        """Whether the elements leave no gap between the first byte and the last."""
+        _, outer, nested = self._runs
+        return nested and not outer
+
+    @cached_property
     def _runs(self) -> tuple[int, tuple[tuple[int, int], ...], bool]:
         """Length in bytes of a contiguous run, (stride, count) of the axes that repeat it, and whether these nest."""
         run = self.itemsize
@@ -146,7 +152,9 @@ class View:
 
 
 def strided(flat: NDArray[Any], view: View) -> NDArray[Any]:
-    """Return a window [*shape, itemsize] over ``flat``, one entry per byte of the storage."""
+    """Return a window [*shape, itemsize] over ``flat``, of which ``view`` counts the entries."""
     if view.empty:
         return np.empty((*view.shape, view.itemsize), flat.dtype)
-    return np.lib.stride_tricks.as_strided(flat[view.start :], (*view.shape, view.itemsize), (*view.strides, 1))
+    return np.lib.stride_tricks.as_strided(
+        flat[view.start :], (*view.shape, view.itemsize), (*(n * flat.itemsize for n in view.strides), flat.itemsize)
+    )

@@ -23,7 +23,7 @@ from harness.vgpu.scheduler import Scheduler
 from harness.vgpu.shadow import Shadow
 from harness.vgpu.storage import Region, view_of
 from harness.vgpu.triton_names import LAUNCH_OPTIONS
-from harness.vgpu.turns import Activity, Crowd, Interleave
+from harness.vgpu.turns import Activity, Crowd, Interleave, Overflow
 from harness.vgpu.values import LEAD, Value
 
 #: Programs of a first batch, which shows how large the kernel's blocks are.
@@ -114,6 +114,10 @@ class Arguments:
     def _pointer(self, name: str, tensor: torch.Tensor, element: Any) -> Any:
         if tensor.device.type != "cpu":
             raise ValueError(f"argument {name}: the virtual GPU takes CPU tensors, got one on {tensor.device}")
+        options = self._interpreter.builder.options
+        if element.name.startswith("fp8") and element.name not in options.supported_fp8_dtypes:
+            known = ", ".join(options.supported_fp8_dtypes)
+            raise ValueError(f"argument {name}: Triton has no {element.name} for {options.arch}; it has {known}")
         region = Region(name, self._shadow.storage(tensor), view_of(tensor))
         kind = self._adapter.tl.pointer_type(element)
         data = np.full((1,) * LEAD, region.view.start, np.int64)
@@ -160,7 +164,8 @@ class Runner:
         assert self._schedule.resident is not None
         execution.resident = self._schedule.resident
         execution.interleaves = schedule is not None
-        self._crowded = False
+        #: How many programs may run in step, whatever their blocks.
+        self._most = 1 << 62
         self._in_turns = schedule is not None and (not batch or schedule.yield_at == "memory")
 
     def run(self, grid: Grid, block: int) -> None:
@@ -169,7 +174,6 @@ class Runner:
         total = grid[0] * grid[1] * grid[2]
         # what a lone program did is never undone
         execution.journaling = total > 1
-        most = total
         start = 0
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -182,14 +186,15 @@ class Runner:
                     size = max(1, _LANES // block)
                 else:
                     size = _FIRST_BATCH
-                for programs, start in boxes(grid, start, min(size, most)):  # noqa: B020
+                size = min(size, self._most)
+                for programs, start in boxes(grid, start, size):  # noqa: B020
                     waiting = self._in_step(programs)
                     if waiting is not None:
                         return self._take_turns(grid, waiting, start)
-                    if self._crowded:
-                        most = execution.resident
                     if self._batch and execution.largest_block > block:
                         block = execution.largest_block
+                        break
+                    if size > self._most:
                         break
 
     def _in_step(self, programs: Programs) -> list[Programs] | None:
@@ -198,6 +203,9 @@ class Runner:
         stack = [programs]
         while stack:
             current = stack.pop()
+            if current.count > self._most:
+                stack.extend(reversed(current.chunks(self._most)))
+                continue
             execution.enter(current, Activity())
             try:
                 self._body()
@@ -206,8 +214,12 @@ class Runner:
                 stack.extend(reversed(current.split(divergence.wanted)))
             except Crowd:
                 execution.roll_back()
-                self._crowded = True
-                stack.extend(reversed(current.chunks(execution.resident)))
+                self._most = execution.resident
+                stack.append(current)
+            except Overflow:
+                execution.roll_back()
+                self._most = -(-current.count // 2)
+                stack.append(current)
             except Interleave:
                 execution.roll_back()
                 return [current, *reversed(stack)]
@@ -218,12 +230,10 @@ class Runner:
     def _take_turns(self, grid: Grid, waiting: list[Programs], start: int) -> None:
         """Run the programs of ``waiting``, and those from number ``start`` on, in turns."""
         execution = self._execution
-        rest = [programs for programs, _ in boxes(grid, start, 1 << 16)]
-        nx, ny, _ = grid
-        singles = [single for programs in (*waiting, *rest) for single in programs.singles()]
-        singles.sort(key=lambda single: (int(single.z.item()) * ny + int(single.y.item())) * nx + int(single.x.item()))
+        numbers = [programs.numbers(grid) for programs in waiting]
+        left = np.sort(np.concatenate([*numbers, np.arange(start, math.prod(grid))]))
         execution.journaling = False
-        Scheduler(execution, self._body, self._schedule).run(singles, math.prod(grid) - len(singles))
+        Scheduler(execution, self._body, self._schedule).run(left, grid)
         execution.commit()
 
 
@@ -234,4 +244,5 @@ def add_place(error: Exception, execution: Execution, library: str) -> None:
     trace = error.__traceback__
     while trace.tb_next is not None:
         trace = trace.tb_next
-    error.add_note(f"in {locate(trace.tb_frame, library)}, kernel {execution.kernel}")
+    place = locate(trace.tb_frame, library)
+    error.add_note(f"in {place}, kernel {execution.kernel}" if place.line else f"in kernel {execution.kernel}")

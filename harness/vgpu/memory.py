@@ -10,12 +10,15 @@ from harness.vgpu.clocks import Order
 from harness.vgpu.elements import Element, Pointer, Scalar
 from harness.vgpu.execution import Execution
 from harness.vgpu.faults import Misaligned, OutOfBounds, UnwrittenRead, WriteToInput
+from harness.vgpu.journal import place_of
 from harness.vgpu.storage import Region, Written
 from harness.vgpu.values import LEAD, Data, Mixed, Value
 
 Lanes = NDArray[np.bool_]
 Offsets = NDArray[np.int64]
 
+#: Regions that one block of pointers made of addresses may have; a selector holds 16 bits.
+_MOST_REGIONS = 1 << 14
 _SHIFT = {1: 0, 2: 1, 4: 2, 8: 3}
 
 
@@ -28,6 +31,23 @@ def addresses(value: Value) -> Offsets:
         return value.data + np.int64(base.storage.address)
     starts = np.asarray([0 if r is None else r.storage.address for r in base.regions], np.int64)
     return value.data + starts[base.selector]
+
+
+def pointers(execution: Execution, data: Offsets, type: Element, shape: tuple[int, ...]) -> Value:
+    """Return pointers made of addresses: each into the whole storage that holds it, so that it stays within that."""
+    regions: list[Region | None] = [None]
+    selector = np.zeros(data.shape, np.int16)
+    offsets = data.copy()
+    for region, _, lanes in _by_address(execution, data, None):
+        if region is not None and lanes is not None and len(regions) < _MOST_REGIONS:
+            selector[lanes] = len(regions)
+            offsets[lanes] -= region.storage.address
+            regions.append(region)
+    if len(regions) == 1:
+        return Value(data, type, shape)
+    if selector.all() and len(regions) == 2:
+        return Value(offsets, type, shape, regions[1])
+    return Value(offsets, type, shape, Mixed(tuple(regions), selector))
 
 
 def parts(execution: Execution, pointer: Value) -> list[tuple[Region | None, Offsets, Lanes | None]]:
@@ -132,10 +152,11 @@ def store(execution: Execution, pointer: Value, value: Value, mask: Value | None
 def write(execution: Execution, region: Region, index: Offsets, bits: Data, element: Element) -> None:
     """Write checked elements and mark them as written."""
     storage = region.storage
-    execution.write(storage.typed(element.stored), index, bits)
+    place = place_of(index)
+    execution.write(storage.typed(element.stored), place, bits)
     if storage.written is not None:
         size = element.bytes
-        execution.mark(storage.written.typed(size), index, Written.mark(size))
+        execution.mark(storage.written.typed(size), place, Written.mark(size))
 
 
 def check(

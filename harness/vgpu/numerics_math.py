@@ -108,6 +108,34 @@ def div(a: Array, b: Array, profile: Profile) -> Array:
         return np.asarray(np.divide(a, b))
 
 
+def fused(x: Array, y: Array, z: Array) -> Array:
+    """Return x * y + z of float32 in float64, rounded to odd, so that the caller's rounding is the only one."""
+    product = x.astype(np.float64) * y
+    total = product + z
+    # what float64 lost: nonzero means that the last bit must become 1 for the second rounding to be right
+    back = total - product
+    error = (product - (total - back)) + (z - back)
+    bits = total.view(np.int64)
+    inexact = np.isfinite(total) & (error != 0)
+    towards = np.where((error > 0) == (total > 0), bits, bits - 1)
+    return np.where(inexact, towards | 1, bits).view(np.float64)
+
+
+def remainder(a: Array, b: Array, profile: Profile) -> Array:
+    """Return a % b with the sign of a.
+
+    For NVIDIA the compiler makes of it fma(-trunc(a / b), b, a), and a where b is infinite: beyond 2**24 times b the
+    result is no remainder, and may be larger than b (bit-equal to an H200).  float64 rounds the product as well.
+    """
+    with np.errstate(all="ignore"):
+        if profile.vendor != "cuda":
+            return np.asarray(np.fmod(a, b))
+        times = -np.trunc(a / b)
+        narrow = a.dtype == np.float32
+        left = fused(times, b, a).astype(np.float32) if narrow else times * b + a
+        return np.where(np.isinf(b), a, left)
+
+
 def sin(x: Array, profile: Profile) -> Array:
     """Return sin(x), NaN at infinities."""
     return _flushed(np.sin, x, profile.ftz_libdevice)
@@ -153,6 +181,18 @@ def minimum(a: Array, b: Array, *, propagate_nan: bool) -> Array:
     -0 is smaller than +0 (PTX ISA, "min").
     """
     return _extreme(np.minimum, a, b, np.float32(-0.0), propagate_nan)
+
+
+def clamp(x: Array, low: Array, high: Array, *, propagate_nan: bool, profile: Profile) -> Array:
+    """Return min(max(x, low), high); low and high are numbers.
+
+    Where a NaN does not propagate it gives ``low``; between a constant and its negative, from sm_90 on, the limit of
+    its sign: ``min.xorsign.abs`` (measured on an H200).
+    """
+    result = minimum(maximum(x, low, propagate_nan=propagate_nan), high, propagate_nan=propagate_nan)
+    if propagate_nan or not profile.clamp_by_sign or low.size != 1 or high.size != 1 or low.flat[0] != -high.flat[0]:
+        return result
+    return np.where(np.isnan(x), np.copysign(high, x), result) if has_nan(x) else result
 
 
 def _extreme(function: Callable[[Array, Array], Array], a: Array, b: Array, zero: np.float32, propagate: bool) -> Array:

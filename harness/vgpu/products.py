@@ -10,6 +10,7 @@ from harness.vgpu import numerics
 from harness.vgpu.arithmetic import finish, name_of
 from harness.vgpu.elements import Scalar
 from harness.vgpu.execution import Execution
+from harness.vgpu.profiles import Profile
 from harness.vgpu.values import Data, Value
 
 
@@ -49,8 +50,9 @@ class Products:
         acc: Value,
     ) -> Value:
         """Return (a * a_scale) @ (b * b_scale) + acc; scales are bytes of E8M0 or fp8e4nv, one per group along K."""
-        left = _operand(a, name_of(a_format), -1 if a_k_pack else -2)
-        right = _operand(b, name_of(b_format), -2 if b_k_pack else -1)
+        profile = self.execution.profile
+        left = _operand(a, name_of(a_format), -1 if a_k_pack else -2, profile)
+        right = _operand(b, name_of(b_format), -2 if b_k_pack else -1, profile)
         if a_scale is not None:
             left = left * _scales(a_scale, left.shape[-1])
         if b_scale is not None:
@@ -73,7 +75,10 @@ def _is_zero(acc: Value) -> bool:
     return acc.data.size == 1 and not acc.data.any()
 
 
-def _operand(value: Value, fmt: str, packed_axis: int) -> Data:
+def _operand(value: Value, fmt: str, packed_axis: int, profile: Profile) -> Data:
+    if fmt == "E5M2" and not profile.scaled_dot:
+        # computed in bf16, and reached by the cast to it
+        return numerics.cast(value.full(), "fp8e5", "bf16", profile)
     if fmt != "E2M1":
         return value.full()
     codes = np.moveaxis(value.full().view(np.uint8), packed_axis, -1)

@@ -28,6 +28,7 @@ class Profile:
     payload bits, made quiet.
     ``fp8e5_to_bf16_scales``: this one cast multiplies the shifted bits by 2**112, so infinity comes out as
     65,536 and the NaNs as 81,920, 98,304 and 114,688.
+    ``fp8_types``: the 8-bit types that Triton compiles for the target, by its names.
     ``int64_nan``: what a NaN converts to in a 64-bit integer, as a bit pattern; narrower ones give 0.
     """
 
@@ -44,6 +45,23 @@ class Profile:
     canonical_nan: bool
     fp8e5_to_bf16_scales: bool
     int64_nan: int
+    fp8_types: tuple[str, ...]
+
+    @property
+    def scaled_dot(self) -> bool:
+        """Whether ``tl.dot_scaled`` is an instruction; otherwise its operands are cast to bf16, or fp16, first."""
+        target = self.name.removeprefix("sm_")
+        return int(target) >= 100 if self.vendor == "cuda" else self.name == "gfx950"
+
+    @property
+    def ftz_atomic_add(self) -> bool:
+        """Whether float32 ``tl.atomic_add`` flushes subnormals: PTX ISA, "atom": .add.f32 on global memory does."""
+        return self.vendor == "cuda"
+
+    @property
+    def clamp_by_sign(self) -> bool:
+        """Whether Triton compiles ``tl.clamp`` between a constant and its negative to ``min.xorsign.abs``."""
+        return self.vendor == "cuda" and int(self.name.removeprefix("sm_")) >= 90
 
 
 # What a cast compiles to is Triton's choice and changed once, in 3.9.
@@ -77,6 +95,8 @@ def _cuda(name: str, fp8_path: Fp8Path = "direct") -> Profile:
         fp8e5_to_bf16_scales=True,
         # cvt.rzi.s64.f32 and cvt.rzi.u64.f32, measured
         int64_nan=1 << 63,
+        # Triton's CUDA backend: float8e4nv from compute capability 8.9 on
+        fp8_types=("fp8e4b15", "fp8e5") if name == "sm_80" else ("fp8e4b15", "fp8e4nv", "fp8e5"),
     )
 
 
@@ -100,6 +120,7 @@ def _hip(name: str) -> Profile:
         fp8e5_to_bf16_scales=name == "gfx942",
         # v_cvt_*: NaN gives 0 in 32 bits, and 64 bits are built from them
         int64_nan=0,
+        fp8_types=("fp8e4b8", "fp8e4nv", "fp8e5", "fp8e5b16"),
     )
 
 

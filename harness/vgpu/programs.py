@@ -68,11 +68,18 @@ class Programs:
         flat = [np.broadcast_to(ids, self.lead).reshape(-1, 1, 1) for ids in self._ids]
         return [Programs(*(ids[i : i + size] for ids in flat)) for i in range(0, self.count, size)]
 
-    def singles(self) -> Iterator[Programs]:
-        """Yield every program as a set of its own, in program order."""
-        flat = [np.broadcast_to(ids, self.lead).reshape(-1) for ids in self._ids]
-        for i in range(self.count):
-            yield Programs(*(ids[i].reshape(1, 1, 1) for ids in flat))
+    def numbers(self, grid: Grid) -> NDArray[np.int64]:
+        """Return the numbers of the programs in ``grid``, x fastest, in program order."""
+        nx, ny, _ = grid
+        x, y, z = (np.broadcast_to(ids, self.lead).reshape(-1).astype(np.int64) for ids in self._ids)
+        numbers: NDArray[np.int64] = (z * ny + y) * nx + x
+        return numbers
+
+    @classmethod
+    def single(cls, number: int, grid: Grid) -> Programs:
+        """Return one program by its number in ``grid``."""
+        nx, ny, _ = grid
+        return _box((number % nx, 1), (number // nx % ny, 1), (number // (nx * ny), 1))
 
     @property
     def _ids(self) -> tuple[Ids, Ids, Ids]:

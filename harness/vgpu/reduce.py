@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.vgpu import refusals
 from harness.vgpu.arithmetic import Host, finish
 from harness.vgpu.elements import Element, unsigned
 from harness.vgpu.values import LEAD, Data, Value
@@ -26,6 +27,8 @@ def reduce(
     neighbours are folded pairwise.
     """
     first = values[0]
+    if kind is not None:
+        refusals.arithmetic(host, first.type)
     shape = first.shape[:axis] + first.shape[axis + 1 :]
     at = axis + LEAD
     data = first.full()
@@ -101,6 +104,8 @@ def _without(value: Value, axis: int) -> Value:
 def scan(host: Host, values: Sequence[Value], axis: int, kind: str | None, reverse: bool, fold: Fold) -> list[Value]:
     """Return the running combination of each value along ``axis``; ``kind`` may be "sum" or "prod"."""
     first = values[0]
+    if kind is not None:
+        refusals.arithmetic(host, first.type)
     at = axis + LEAD
     if reverse:
         values = [Value(np.flip(v.full(), at), v.type, v.shape, v.base) for v in values]

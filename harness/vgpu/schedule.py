@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
-from harness.vgpu.programs import Programs
+import numpy as np
+from numpy.typing import NDArray
 
 #: Compute units by target, for ``Schedule.sm_count``: what NVIDIA's and AMD's data sheets give for A100, L40S, H200,
 #: B200, RTX PRO 6000 Blackwell, GB10, MI300X and MI355X.
@@ -31,9 +32,9 @@ _LAGGARDS_TURNS = 1 / 32
 
 
 class Contender(Protocol):
-    """One that may get the turn."""
+    """One that may get the turn; ``number``: its program's place in the grid."""
 
-    programs: Programs
+    number: int
 
 
 T = TypeVar("T", bound=Contender)
@@ -93,17 +94,19 @@ class Chooser:
         self._random = random.Random(schedule.seed)
         self._choices = None if schedule.choices is None else iter(schedule.choices)
         self._order = schedule.launch_order
-        self._laggard: Programs | None = None
+        self._laggard: int | None = None
 
-    def launch_order(self, programs: Sequence[Programs]) -> list[Programs]:
-        """Return programs, given in ascending order, in the order in which they are launched."""
-        order = list(programs)
+    def launch_order(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the numbers of programs, given in ascending order, in the order in which they are launched."""
+        order = numbers
         if self._order == "descending":
-            order.reverse()
+            order = numbers[::-1]
         elif self._order == "shuffled":
-            self._random.shuffle(order)
+            shuffled: list[Any] = numbers.tolist()
+            self._random.shuffle(shuffled)
+            order = np.asarray(shuffled, np.int64)
         if self._random.random() < _LAGS:
-            self._laggard = self._random.choice(order)
+            self._laggard = int(order[self._random.randrange(len(order))])
         return order
 
     def choose(self, busy: Sequence[T], waiting: Sequence[T]) -> T:
@@ -116,7 +119,7 @@ class Chooser:
             able = [*busy, *waiting]
             return able[next(self._choices, 0) % len(able)]
         if self._laggard is not None and self._random.random() >= _LAGGARDS_TURNS:
-            ahead = [one for one in busy if one.programs is not self._laggard]
+            ahead = [one for one in busy if one.number != self._laggard]
             if ahead or waiting:
                 busy = ahead
         among = busy

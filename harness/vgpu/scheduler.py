@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextvars
 import importlib
+import math
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from harness.vgpu.execution import Execution, locate
 from harness.vgpu.faults import Deadlock, HangDetected, KernelFault, Location
-from harness.vgpu.programs import Programs
+from harness.vgpu.programs import Grid, Programs
 from harness.vgpu.schedule import Schedule
 from harness.vgpu.turns import Activity, Sight
 
@@ -22,7 +25,8 @@ _LINES = 4
 class Fiber:
     """One program that has begun and not ended."""
 
-    def __init__(self, programs: Programs) -> None:
+    def __init__(self, number: int, programs: Programs) -> None:
+        self.number = number
         self.programs = programs
         self.place = programs.at((0, 0, 0))
         self.activity = Activity()
@@ -98,22 +102,27 @@ class Scheduler:
     def _progress(self) -> int:
         return self._execution.changes + self._turnover
 
-    def run(self, programs: Sequence[Programs], already_finished: int) -> None:
-        """Run sets of one program each, in ascending order, to their end; raises what a program raises, or Deadlock."""
+    def run(self, numbers: NDArray[np.int64], grid: Grid) -> None:
+        """Run programs of ``grid``, by their numbers, ascending, to their end; those left out have ended already.
+
+        Raises what a program raises, or Deadlock.
+        """
         execution = self._execution
         self._hub = importlib.import_module("greenlet").getcurrent()
-        pending = deque(self._chooser.launch_order(programs))
+        order = self._chooser.launch_order(numbers)
+        launched = 0
         execution.watched = True
         execution.turns = self
-        finished = already_finished
+        finished = math.prod(grid) - len(order)
         latest = time.monotonic()
         try:
-            while pending or self._fibers:
-                while pending and len(self._fibers) < self._resident:
-                    self._launch(pending.popleft())
+            while launched < len(order) or self._fibers:
+                while launched < len(order) and len(self._fibers) < self._resident:
+                    self._launch(int(order[launched]), grid)
+                    launched += 1
                 fiber = self._next()
                 if fiber is None:
-                    raise self._stuck(len(pending), finished)
+                    raise self._stuck(len(order) - launched, finished)
                 self._switch(fiber)
                 if fiber.greenlet.dead:
                     del self._fibers[id(fiber)]
@@ -128,8 +137,8 @@ class Scheduler:
                 if not fiber.greenlet.dead:
                     fiber.greenlet.throw()
 
-    def _launch(self, programs: Programs) -> None:
-        fiber = Fiber(programs)
+    def _launch(self, number: int, grid: Grid) -> None:
+        fiber = Fiber(number, Programs.single(number, grid))
         fiber.greenlet = self._greenlet(self._body)
         # numpy's error state is a context variable
         fiber.greenlet.gr_context = contextvars.copy_context()

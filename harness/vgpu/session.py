@@ -12,14 +12,16 @@ from typing import Any, Literal
 import torch
 from torch.utils._pytree import tree_leaves
 
+from harness.launch.physical import Described, physical_from
 from harness.vgpu.builder import Builder
-from harness.vgpu.execution import Execution, Limits
+from harness.vgpu.execution import Execution
 from harness.vgpu.faults import Suspect
 from harness.vgpu.interpreter import Interpreter
 from harness.vgpu.launch import Arguments, Runner, add_place, grid_of
+from harness.vgpu.limits import Limits
 from harness.vgpu.profiles import profile as profile_named
 from harness.vgpu.races import Races
-from harness.vgpu.schedule import Schedule
+from harness.vgpu.schedule import COMPUTE_UNITS, Schedule
 from harness.vgpu.shadow import Pattern, Shadow, Unwritten, Watch
 from harness.vgpu.triton_adapter import adapter
 
@@ -49,7 +51,8 @@ class VirtualGPU:
     program at a time.  ``limits``: when a loop counts as a hang.
 
     ``schedule``: how programs that wait for each other, or touch memory atomically, are interleaved; without one they
-    run in step as long as they can, and take turns by ``Schedule()`` when they wait for each other.  ``races``: look
+    run in step as long as they can, and take turns by ``Schedule()`` when they wait for each other.  Code that asks
+    how many SMs there are (``harness.launch.sm_budget``) is told of as many as it says.  ``races``: look
     for accesses of different programs to one element that nothing orders; two stores of the same value count only if
     it is ``"strict"``.  Kernels whose atomics order anything then run one program at a time, in turns.
 
@@ -103,6 +106,7 @@ class VirtualGPU:
                 if isinstance(leaf, torch.Tensor) and leaf.device.type == "cpu":
                     self._shadow.protect(name, leaf)
         with contextlib.ExitStack() as stack:
+            stack.enter_context(physical_from(Described(self._units())))
             stack.enter_context(self._adapter.patched(self._run, self._tune))
             self._watch = stack.enter_context(Watch(self._shadow))
             self._stack = stack.pop_all()
@@ -117,6 +121,11 @@ class VirtualGPU:
     def unwritten(self, tensor: torch.Tensor) -> Unwritten | None:
         """Return which elements of ``tensor`` no kernel and no torch operation wrote, or None if there are none."""
         return self._shadow.unwritten(tensor)
+
+    def _units(self) -> int:
+        """Return how many compute units code that asks is told of: what the schedule says, else the target's own."""
+        wanted = self._schedule or Schedule()
+        return wanted.resident or wanted.sm_count or COMPUTE_UNITS[self._profile.name]
 
     def _tune(self, tuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run an autotuned kernel with the one configuration that was asked for."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -66,12 +67,8 @@ def fill_(tensor: torch.Tensor, pattern: Pattern) -> None:
     elif tensor.is_floating_point() and tensor.element_size() > 1:
         tensor.fill_(min(pattern.value, torch.finfo(tensor.dtype).max))
     else:
-        np.asarray(_bytes_of(tensor))[...] = pattern.byte
-
-
-def _bytes_of(tensor: torch.Tensor) -> Any:
-    storage = Storage(tensor.untyped_storage(), None)
-    return strided(storage.flat, view_of(tensor))
+        flat = Storage(tensor.untyped_storage(), None).flat
+        strided(flat, view_of(tensor))[...] = pattern.byte
 
 
 class Shadow:
@@ -81,7 +78,7 @@ class Shadow:
         self._fill = fill
         self._seen: dict[int, tuple[StorageWeakRef, Written | None]] = {}
         self._protected: dict[int, list[tuple[str, torch.Tensor]]] = {}
-        self._storages: dict[int, Storage] = {}
+        self._searched = False
 
     def protect(self, name: str, tensor: torch.Tensor) -> None:
         """Forbid writes to ``tensor``, which is kept alive."""
@@ -124,7 +121,18 @@ class Shadow:
         return storage
 
     def at(self, address: int) -> Region | None:
-        """Return the whole storage that holds ``address``, if any is known."""
+        """Return the whole storage that holds ``address``, if any tensor has one."""
+        found = self._at(address)
+        if found is None and not self._searched:
+            # tensors made before the session, and not passed to any kernel so far
+            self._searched = True
+            for one in gc.get_objects():
+                if issubclass(type(one), torch.Tensor) and _on_cpu(one):
+                    self.see(one)
+            found = self._at(address)
+        return found
+
+    def _at(self, address: int) -> Region | None:
         for start, (reference, written) in self._seen.items():
             if start <= address and not reference.expired():
                 storage = torch.UntypedStorage._new_with_weak_ptr(reference.cdata)
@@ -138,30 +146,49 @@ class Shadow:
     def mark(self, tensor: torch.Tensor) -> None:
         """Count every element of ``tensor`` as written."""
         flags = self.written(tensor)
-        if flags is not None:
-            strided(flags.flat, view_of(tensor))[...] = 1
+        if flags is None:
+            return
+        view = view_of(tensor)
+        if view.dense and view.stop - view.start == flags.flat.size:
+            self._forget(tensor)
+        else:
+            flags.set(view)
+
+    def _forget(self, tensor: torch.Tensor) -> None:
+        """Drop the flags of a storage that somebody wrote from end to end."""
+        address = tensor.untyped_storage().data_ptr()
+        self._seen[address] = (self._seen[address][0], None)
+
+    def _incomplete(self, tensor: torch.Tensor) -> Written | None:
+        """Return the flags of the storage of ``tensor`` if some byte of it is unwritten."""
+        flags = self.written(tensor)
+        if flags is not None and flags.complete:
+            self._forget(tensor)
+            return None
+        return flags
 
     def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
         """Count an element of ``target`` as written if the one of ``source`` at the same place was."""
-        flags = self.written(source)
-        if flags is None:
+        self.see(target)
+        flags = self._incomplete(source)
+        ok = None if flags is None else flags.elements(view_of(source))
+        if ok is None or ok.all():
             self.mark(target)
             return
-        ok = strided(flags.flat, view_of(source)).all(axis=-1)
         known = self.written(target)
         if known is None:
             known = Written(target.untyped_storage().nbytes())
             known.flat[...] = 1
             self.see(target, known)
-        window = strided(known.flat, view_of(target))
-        window[...] = np.broadcast_to(ok, window.shape[:-1])[..., None]
+        view = view_of(target)
+        known.set(view, np.broadcast_to(ok, view.shape))
 
     def unwritten(self, tensor: torch.Tensor) -> Unwritten | None:
         """Return which elements of ``tensor`` nobody wrote, or None if there are none."""
-        flags = self.written(tensor)
+        flags = self._incomplete(tensor)
         if flags is None or tensor.numel() == 0:
             return None
-        ok = strided(flags.flat, view_of(tensor)).all(axis=-1)
+        ok = flags.elements(view_of(tensor))
         count = int(ok.size - np.count_nonzero(ok))
         if not count:
             return None

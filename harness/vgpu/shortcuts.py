@@ -87,6 +87,8 @@ class Shortcuts(Operators):
     def _filling(self, given: Any, dtype: Any, element: Element, shape: tuple[int, ...]) -> Value | None:
         """Return a number or a tensor of the pointers' element type as a block of ``shape``, or None."""
         if not isinstance(given, self.tensor):
+            if element.floating and element.bits == 8 and not isinstance(self.raw(given), float):
+                return None
             if element.floating or self.raw(given).__class__ is int:
                 return self._number(given, Value(_NOTHING, element, shape), dtype, False)
             return None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from harness.vgpu.geometry import View
+from harness.vgpu.geometry import View, strided
 
 
 class _Window:
@@ -41,6 +42,42 @@ class Written:
     def mark(size: int) -> int:
         """Return the integer that says every one of ``size`` bytes was written."""
         return int.from_bytes(b"\x01" * size, "little")
+
+    @property
+    def complete(self) -> bool:
+        """Whether somebody wrote every byte."""
+        return bool(self.flat.view(np.bool_).all())
+
+    def set(self, view: View, on: NDArray[np.bool_] | bool = True) -> None:
+        """Say of every element of ``view``, or of each by ``on`` [*shape], whether somebody wrote it."""
+        window, mark = self._window(view)
+        if isinstance(on, bool):
+            window[...] = mark if on else 0
+        else:
+            window[...] = np.multiply(on, mark, dtype=window.dtype)[..., None]
+
+    def elements(self, view: View) -> NDArray[np.bool_]:
+        """Return [*shape] which elements of ``view`` were written, whole."""
+        window, mark = self._window(view)
+        found: NDArray[np.bool_] = window[..., 0] == mark
+        for unit in range(1, window.shape[-1]):
+            found &= window[..., unit] == mark
+        return found
+
+    def _window(self, view: View) -> tuple[NDArray[Any], Any]:
+        """Return the flags of each element of ``view`` in integers of up to 8 bytes, [*shape, integers], and a mark.
+
+        One integer an element where there is one of that size: an axis over single bytes costs ten times as much.
+        """
+        size = math.gcd(view.itemsize, 8)
+        flags = self.typed(size)
+        units = View(
+            view.start // size,
+            view.shape,
+            tuple(stride // size for stride in view.strides),
+            view.itemsize // size,
+        )
+        return strided(flags, units), flags.dtype.type(self.mark(size))
 
 
 class Storage:

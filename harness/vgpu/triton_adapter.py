@@ -79,7 +79,12 @@ class Adapter:
     def semantic(self, builder: Builder) -> Any:
         """Return Triton's semantic layer on top of ``builder``."""
         builder.codegen_fns["convert_custom_types"] = self._convert_custom
-        return self._semantic.TritonSemantic(builder)
+        semantic = self._semantic.TritonSemantic(builder)
+        profile = builder.options.profile
+        # Triton would ask the driver
+        native = profile.vendor == "cuda" and int(profile.name.removeprefix("sm_")) >= 90
+        semantic._has_native_tma = lambda: native
+        return semantic
 
     def _convert_custom(self, input: Any, type: Any, rounding: Any, *, _semantic: Any) -> Any:
         builder = _semantic.builder

@@ -40,3 +40,7 @@ class Interleave(Exception):
 
 class Crowd(Exception):
     """More programs run in step than the device holds, and they wait for each other."""
+
+
+class Overflow(Exception):
+    """Programs that run in step changed more than can be kept for undoing."""

@@ -77,4 +77,18 @@ PLANTED = (
         test="test_against_torch[True]",
         message=("OutOfBounds", "_forward (test_attention.py:", "argument M, program (1, 1, 0)", "of shape (1, 2, 64)"),
     ),
+    Bug(
+        suite="grouped_gemm",
+        old="mask=inside[:, None] & (cols < n)[None, :],",
+        new="mask=(start + inner <= k)[:, None] & (cols < n)[None, :],",
+        test="test_against_torch[odd]",
+        message=("OutOfBounds", "grouped_kernel (test_grouped_gemm.py:", "argument <by address>"),
+    ),
+    Bug(
+        suite="persistent_matmul",
+        old="a_ptr, shape=[M, K]",
+        new="a_ptr, shape=[M + 1, K]",
+        test="test_against_torch[by_device]",
+        message=("OutOfBounds", "device_kernel (test_persistent_matmul.py:", "argument a_ptr", "of shape (72, 40)"),
+    ),
 )

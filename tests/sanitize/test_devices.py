@@ -81,7 +81,9 @@ def test_a_move_copies_and_a_stay_does_not():
     assert array.tolist() == [0, 0]
 
 
-def test_a_module_moves_and_learns():
+def test_a_module_moves_and_learns(monkeypatch, tmp_path):
+    # what torch.optim imports sets it for good
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     layer = torch.nn.Linear(4, 2).to("cuda")
     assert {parameter.device for parameter in layer.parameters()} == {CUDA}
     layer(torch.ones(3, 4, device="cuda")).sum().backward()
@@ -216,6 +218,28 @@ def test_half_precision_gradients_are_summed_in_float32_as_on_a_gpu(dtype):
         assert grad.dtype == dtype
         torch.testing.assert_close(grad.double(), expected, rtol=torch.finfo(dtype).eps, atol=1e-3)
     assert weight.grad.is_cuda
+
+
+def normed(kind, x, weight, bias):
+    if kind == "layer_norm":
+        return torch.nn.functional.layer_norm(x.transpose(1, 2), (8,), weight, bias).transpose(1, 2)
+    if kind == "group_norm":
+        return torch.nn.functional.group_norm(x, 4, weight, bias)
+    return torch.nn.functional.batch_norm(x, None, None, weight, bias, training=True)
+
+
+@pytest.mark.parametrize("kind", ["layer_norm", "group_norm", "batch_norm"])
+def test_float32_gradients_of_long_sums_are_as_good_as_sums_in_blocks(kind):
+    torch.manual_seed(0)
+    x, upstream = torch.randn(4, 8, 8192), torch.randn(4, 8, 8192)
+    gradients = []
+    for dtype in (torch.float32, torch.float64):
+        weight, bias = (torch.ones(8, dtype=dtype, device="cuda", requires_grad=True) for _ in range(2))
+        normed(kind, x.to("cuda", dtype), weight, bias).backward(upstream.to("cuda", dtype))
+        gradients.append((weight.grad, bias.grad))
+    for found, exact in zip(*gradients, strict=True):
+        assert found.dtype == torch.float32
+        torch.testing.assert_close(found.double(), exact, rtol=2e-7, atol=1e-5)
 
 
 def test_statistics_of_a_half_precision_layer_norm_are_float32():

@@ -53,7 +53,6 @@ def test_what_is_missing_says_so(machine):
         torch.cuda.CUDAGraph,
         torch.cuda.max_memory_allocated,
         lambda: torch.cuda.nccl if torch.cuda.make_graphed_callables(lambda: None, ()) else None,
-        lambda: torch.autocast("cuda", torch.float16).__enter__(),
         lambda: torch.ones(2, device="cuda").__dlpack__(),
         lambda: torch.sparse_coo_tensor([[0]], [1.0], device="cuda"),
         lambda: triton.runtime.driver.active.launcher_cls(),

@@ -7,7 +7,6 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from triton.language.extra import libdevice
 
 from harness.vgpu import VirtualGPU
 
@@ -53,13 +52,6 @@ def flags_kernel(x_ptr, out_ptr, N: tl.constexpr):
 def reinterpreted_kernel(x_ptr, out_ptr, N: tl.constexpr):
     offs = tl.arange(0, N)
     tl.store(out_ptr + offs, tl.load(x_ptr + offs).to(tl.float32))
-
-
-@triton.jit
-def library_kernel(x_ptr, out_ptr, N: tl.constexpr):
-    offs = tl.arange(0, N)
-    x = tl.load(x_ptr + offs)
-    tl.store(out_ptr + offs, libdevice.tanh(x) + libdevice.pow(x, x))
 
 
 @triton.jit
@@ -118,14 +110,6 @@ def test_a_reinterpreted_tensor_is_read_as_its_new_type():
     with VirtualGPU():
         reinterpreted_kernel[(1,)](triton.reinterpret(codes, tl.float8e4nv), out, N=64)
     assert torch.equal(out, codes.view(torch.float8_e4m3fn).float())
-
-
-def test_library_functions_run_but_are_not_trusted():
-    x, out = torch.rand(16) + 0.5, torch.zeros(16)
-    with VirtualGPU() as gpu:
-        library_kernel[(1,)](x, out, N=16)
-    torch.testing.assert_close(out, x.tanh() + x**x)
-    assert gpu.untrusted == {"extern_elementwise(__nv_tanhf)", "extern_elementwise(__nv_powf)"}
 
 
 @pytest.mark.parametrize("batch", [True, False])

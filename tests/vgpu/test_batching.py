@@ -106,7 +106,7 @@ def test_boxes_cover_the_grid_in_program_order(size):
     seen = []
     for programs, _ in boxes(grid, 0, size):
         assert programs.count <= size
-        seen += [next(iter(single.singles())).at((0, 0, 0)) for single in programs.singles()]
+        seen += [Programs.single(int(number), grid).at((0, 0, 0)) for number in programs.numbers(grid)]
     assert seen == [(x, y, z) for z in range(5) for y in range(4) for x in range(3)]
 
 
@@ -116,6 +116,5 @@ def test_a_split_keeps_every_program_and_the_order_of_first_appearance():
     assert [group.lead for group in by_row] == [(1, 2, 3), (1, 2, 3)]
     by_both = programs.split((programs.x + programs.y) % 3)
     assert [group.count for group in by_both] == [4, 4, 4]
-    flat = sorted(s.at((0, 0, 0)) for group in by_both for s in group.singles())
-    assert flat == sorted(s.at((0, 0, 0)) for s in programs.singles())
+    assert sorted(n for group in by_both for n in group.numbers((3, 4, 1))) == list(range(12))
     assert isinstance(by_both[0], Programs)

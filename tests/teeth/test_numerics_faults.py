@@ -1,0 +1,60 @@
+"""Every fault planted in the virtual GPU's numerics is seen by the comparison with the recording of a real GPU."""
+
+import importlib
+import shutil
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.teeth.numerics_faults import FAULTS
+from tests.vgpu.conformance.allowances import ALLOWANCES
+from tests.vgpu.conformance.cases import every_case
+from tests.vgpu.conformance.compare import judge
+from tests.vgpu.conformance.packing import load
+
+VGPU = Path(__file__).parents[2] / "harness" / "vgpu"
+COPY = "planted_vgpu"
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    cases = every_case()
+    return {fault.case: cases[fault.case] for fault in FAULTS}, load()
+
+
+@contextmanager
+def vgpu_with(fault, folder):
+    """Import a copy of ``harness.vgpu`` with ``fault`` in it (None: as it is)."""
+    root = folder / COPY
+    shutil.copytree(VGPU, root, ignore=shutil.ignore_patterns("__pycache__"))
+    if fault is not None:
+        source = (root / fault.file).read_text()
+        assert source.count(fault.old) == 1, f"{fault.old!r} stands {source.count(fault.old)} times"
+        (root / fault.file).write_text(source.replace(fault.old, fault.new))
+    for path in root.rglob("*.py"):
+        text = path.read_text().replace("harness.vgpu", COPY).replace("from harness import vgpu", f"import {COPY}")
+        path.write_text(text)
+    sys.path.insert(0, str(folder))
+    try:
+        yield importlib.import_module(COPY)
+    finally:
+        sys.path.remove(str(folder))
+        for name in [name for name in sys.modules if name.split(".")[0] == COPY]:
+            del sys.modules[name]
+
+
+def test_a_copy_without_a_fault_differs_nowhere(recorded, tmp_path):
+    cases, recording = recorded
+    with vgpu_with(None, tmp_path) as package:
+        judged = judge(cases, recording, ALLOWANCES, package)
+    assert judged.unexplained == []
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_the_recorded_case_differs(fault, recorded, tmp_path):
+    cases, recording = recorded
+    with vgpu_with(fault, tmp_path) as package:
+        judged = judge({fault.case: cases[fault.case]}, recording, ALLOWANCES, package)
+    assert [line.partition(": ")[0] for line in judged.unexplained] == [fault.case]
