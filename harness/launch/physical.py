@@ -66,6 +66,27 @@ class DriverPhysical:
         return _Driver.open().count(device)
 
 
+class Described:
+    """A device that is described instead of asked: number 0, with ``units`` SMs or CUs."""
+
+    def __init__(self, units: int) -> None:
+        self._units = units
+
+    def current_device(self) -> int:
+        """Return 0."""
+        return 0
+
+    def context(self, device: int) -> Hashable:
+        """Return the one context there is."""
+        return "device"
+
+    def count(self, device: int) -> int:
+        """Return the described number; raises NoDevice for another device."""
+        if device:
+            raise NoDevice(f"device {device}: only device 0 is described")
+        return self._units
+
+
 class _Driver:
     """The few calls of the CUDA driver that are needed."""
 
