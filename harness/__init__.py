@@ -7,7 +7,7 @@ Importing this package loads neither torch nor Triton nor Hypothesis: pytest imp
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from harness.contract import Contract, Implementation, Relation, Requires
+    from harness.contract import Compiles, Contract, Expected, Implementation, Relation, Requires
     from harness.known import Known
     from harness.poison import Poison
     from harness.registry import implements, register
@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Budget": "tolerance",
+    "Compiles": "contract",
     "Contract": "contract",
     "Exact": "tolerance",
+    "Expected": "contract",
     "Implementation": "contract",
     "Known": "known",
     "Poison": "poison",
@@ -28,8 +30,10 @@ _HOMES = {
 
 __all__ = [
     "Budget",
+    "Compiles",
     "Contract",
     "Exact",
+    "Expected",
     "Implementation",
     "Known",
     "Poison",

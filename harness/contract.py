@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 if TYPE_CHECKING:
     import torch
@@ -96,12 +96,57 @@ class Requires:
     gpus: int = 1
 
 
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """A verdict of the compile lane that is known beforehand, on ``targets`` given as marker names (``("sm90",)``).
+
+    It holds for every kernel that the implementation launches there, or for the one called ``kernel``; ``says`` stands
+    in the verdict's message, ``because`` is the reason.  ``triton`` names the versions (``((3, 7),)``) where it holds,
+    empty: all.  The implementation is compiled for these targets even where ``Requires`` leaves them out.  One that
+    no longer comes true is STALE and fails.
+    """
+
+    verdict: Literal["REFUSED", "LOWERED", "SPILLS"]
+    targets: tuple[str, ...]
+    says: str
+    because: str
+    kernel: str = ""
+    triton: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compiles:
+    """What the compile lane should know about an implementation.
+
+    It launches the contract's workloads and pinned cases; ``cases`` are more, as printed, for configurations that none
+    of those reaches.
+    """
+
+    cases: tuple[str, ...] = ()
+    expected: tuple[Expected, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interleavings:
+    """Launches whose programs take turns, for an implementation whose programs wait for each other.
+
+    ``seeds``: how many, each with another order of turns; ``races``: whether accesses that nothing orders are a fault;
+    ``everywhere``: whether turns change at every access to memory, instead of at atomic and volatile ones only;
+    ``blocks_per_sm``: how many programs an SM holds at once.
+    """
+
+    seeds: int = 2
+    races: bool = True
+    everywhere: bool = False
+    blocks_per_sm: int = 1
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Implementation:
     """One way to compute a contract: ``launch(**inputs)``.
 
     ``launch`` may return a mapping by output name, a tuple in the contract's output order, or, for a
-    contract with one output, a tensor.
+    contract with one output, a tensor.  ``interleavings`` asks the virtual GPU to run its programs in other orders too.
     """
 
     contract: str
@@ -109,6 +154,8 @@ class Implementation:
     launch: Callable[..., Any]
     requires: Requires = Requires()
     known: tuple[Known, ...] = ()
+    compiles: Compiles = Compiles()
+    interleavings: Interleavings | None = None
 
     def __str__(self) -> str:
         return f"{self.contract}-{self.name}"

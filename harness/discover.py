@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import configparser
+import contextlib
 import importlib
 import pkgutil
 import sys
 import tomllib
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from harness import registry
@@ -75,9 +76,20 @@ def adapters(impl: str | None = None, adapter: str | None = None) -> list[str]:
     return [f"harness.adapters.{name}" for name in sorted(wanted)]
 
 
-def load(modules: Iterable[str], *, folder: Path) -> None:
-    """Import the shipped contracts, ``modules`` (``folder`` is searched too) and what is registered by entry point.
+@contextlib.contextmanager
+def search_path_kept() -> Iterator[None]:
+    """What ``load`` adds to ``sys.path`` inside stays until the end: loaded modules may import their siblings late."""
+    before = sys.path[:]
+    try:
+        yield
+    finally:
+        sys.path[:] = before
 
+
+def load(modules: Iterable[str], *, folder: Path) -> None:
+    """Import the shipped contracts, ``modules`` and what is registered by entry point.
+
+    ``folder`` is appended to ``sys.path`` and stays there: see ``search_path_kept``.
     Raises SetupError naming the module and what went wrong in it, with the innermost line.
     """
     if str(folder) not in sys.path:

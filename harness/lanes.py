@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
 
 from harness.arguments import tensors
-from harness.contract import Inputs
+from harness.contract import Inputs, Interleavings
 from harness.poison import QUIET, Pattern
 
 
@@ -65,9 +65,18 @@ class Lane(Protocol):
 
 @dataclass(frozen=True)
 class VirtualLane:
-    """The virtual GPU with the numerics of one target profile."""
+    """The virtual GPU with the numerics of one target profile.
+
+    ``interleavings`` and ``seed``: let programs take turns, in an order of that number; otherwise they run in step.
+    """
 
     profile: str = "sm_120"
+    interleavings: Interleavings | None = None
+    seed: int = 0
+
+    def interleaved(self, interleavings: Interleavings, seed: int) -> VirtualLane:
+        """Return the lane that lets programs take turns."""
+        return replace(self, interleavings=interleavings, seed=seed)
 
     @property
     def device(self) -> torch.device:
@@ -75,11 +84,27 @@ class VirtualLane:
 
     def run(self, launch: Callable[..., Any], inputs: Inputs, *, config: int = 0, fill: Pattern = QUIET) -> Execution:
         """Call ``launch`` with every tensor among ``inputs`` protected from writes."""
-        from harness.vgpu import VirtualGPU
+        from harness.vgpu import Schedule, VirtualGPU
         from harness.vgpu.faults import KernelFault, UnsupportedOperation
 
         result, error = None, None
-        with VirtualGPU(profile=self.profile, config=config, protect=tensors(inputs), fill=fill) as gpu:
+        wanted = self.interleavings
+        schedule = None
+        if wanted is not None:
+            schedule = Schedule(
+                seed=self.seed,
+                blocks_per_sm=wanted.blocks_per_sm,
+                yield_at="memory" if wanted.everywhere else "atomics",
+                launch_order="ascending" if self.seed == 0 else "shuffled",
+            )
+        with VirtualGPU(
+            profile=self.profile,
+            config=config,
+            protect=tensors(inputs),
+            fill=fill,
+            schedule=schedule,
+            races=wanted is not None and wanted.races,
+        ) as gpu:
             try:
                 result = launch(**inputs)
             except MemoryError:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
-from harness.contract import CaseT, Contract, Implementation, Requires
+from harness.contract import CaseT, Compiles, Contract, Implementation, Interleavings, Requires
 from harness.known import Known
 
 ENTRY_POINT_GROUP = "harness.register"
@@ -28,7 +28,13 @@ def register(contract: Contract[CaseT]) -> Contract[CaseT]:
 
 
 def implements(
-    contract: str, *, name: str, requires: Requires = Requires(), known: tuple[Known, ...] = ()
+    contract: str,
+    *,
+    name: str,
+    requires: Requires = Requires(),
+    known: tuple[Known, ...] = (),
+    compiles: Compiles = Compiles(),
+    interleavings: Interleavings | None = None,
 ) -> Callable[[LaunchT], LaunchT]:
     """Put a launch function under every check of ``contract``.
 
@@ -41,7 +47,13 @@ def implements(
         if key in _implementations:
             raise ValueError(f"implementation {name!r} of {contract!r} is already registered")
         _implementations[key] = Implementation(
-            contract=contract, name=name, launch=launch, requires=requires, known=known
+            contract=contract,
+            name=name,
+            launch=launch,
+            requires=requires,
+            known=known,
+            compiles=compiles,
+            interleavings=interleavings,
         )
         return launch
 

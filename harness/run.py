@@ -46,6 +46,9 @@ def check_case(
         trial.check_content(outputs, pattern)
     if contract.deterministic:
         trial.check_repeat(outputs)
+    if implementation.interleavings is not None:
+        for seed in range(implementation.interleavings.seeds):
+            trial.check_interleaving(outputs, seed)
     for relation in contract.relations:
         trial.check_relation(outputs, relation)
     return trial.result

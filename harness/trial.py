@@ -12,7 +12,7 @@ import torch
 from harness.arguments import Snapshot, widened
 from harness.compare import first_bit_error, kind_error
 from harness.contract import Contract, Implementation, Inputs, Outputs, Relation
-from harness.lanes import Execution, Lane
+from harness.lanes import Execution, Lane, VirtualLane
 from harness.outcome import CaseResult, ContractError, Violation, described, site
 from harness.poison import QUIET, Pattern, Poison
 
@@ -143,6 +143,22 @@ class Trial:
         if change := self._changed(self.launch(self.inputs(Poison())), outputs, "same in a second run"):
             self.add("repeat", str(change), site=change.site)
 
+    def check_interleaving(self, outputs: Outputs, seed: int) -> None:
+        """Launch the same inputs with programs that take turns: no fault, and the same bits if any order gives them."""
+        wanted = self.implementation.interleavings
+        if wanted is None or not isinstance(self.lane, VirtualLane) or not self._wants("interleaving"):
+            return
+        self.result.checks_run.add("interleaving")
+        execution = self.launch(self.inputs(Poison()), lane=self.lane.interleaved(wanted, seed))
+        if execution.error is not None and execution.unsupported is None:
+            change: _Change | None = _Change(_said(execution, execution.error), site(execution.error))
+        elif self.contract.deterministic:
+            change = self._changed(execution, outputs, "same in every order of programs")
+        else:
+            change = None
+        if change:
+            self.add("interleaving", f"[seed {seed}] {change}", site=change.site)
+
     def check_relation(self, outputs: Outputs, relation: Relation[Any]) -> None:
         """Launch the transformed inputs: the outputs must be what the relation makes of the first ones."""
         check = f"relation:{relation.name}"
@@ -162,9 +178,9 @@ class Trial:
         with _blamed_on(self.contract, "inputs", self.case):
             return self.contract.inputs(self.case, self.lane.device, poison)
 
-    def launch(self, inputs: Inputs, *, config: int = 0, fill: Pattern = QUIET) -> Execution:
+    def launch(self, inputs: Inputs, *, config: int = 0, fill: Pattern = QUIET, lane: Lane | None = None) -> Execution:
         """Launch once and remember what cannot be trusted about it."""
-        execution = self.lane.run(self.implementation.launch, inputs, config=config, fill=fill)
+        execution = (lane or self.lane).run(self.implementation.launch, inputs, config=config, fill=fill)
         self.result.untrusted |= execution.untrusted
         if execution.unsupported is not None:
             self.result.untrusted.add(execution.unsupported)

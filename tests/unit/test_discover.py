@@ -1,9 +1,27 @@
 """Where modules are named, and what a user reads when one does not load."""
 
+import sys
+
 import pytest
 
 from harness import discover
 from harness.discover import SetupError
+
+
+@pytest.fixture(autouse=True)
+def search_path():
+    with discover.search_path_kept():
+        yield
+
+
+def test_a_folder_is_searched_until_its_scope_ends(tmp_path, monkeypatch):
+    (tmp_path / "found_late.py").write_text("")
+    before = sys.path[:]
+    with discover.search_path_kept():
+        discover.load(["found_late"], folder=tmp_path)
+        assert sys.path == [*before, str(tmp_path)]
+    assert sys.path == before
+    monkeypatch.delitem(sys.modules, "found_late")
 
 
 @pytest.mark.parametrize(
