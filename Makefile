@@ -8,10 +8,14 @@ SGLANG_DIR := .cache/sglang
 # The work is many small tensors: more threads a process only fight over the cores.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: verify test lint types pytest verify-sglang test-triton clean
+.PHONY: verify targets test lint types pytest verify-sglang test-triton clean
 
 verify: $(VENV)/.installed
 	$(BIN)/python -m harness verify --jobs $(JOBS) --out out/verify
+
+# Every kernel for every target, without a GPU, against ci/baselines.
+targets: $(VENV)/.installed
+	$(BIN)/python -m harness targets --jobs $(JOBS)
 
 test: lint types pytest
 

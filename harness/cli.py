@@ -1,4 +1,4 @@
-"""``python -m harness``: verify, list, show, case and new."""
+"""``python -m harness``: verify, list, show, case, sanitize, mutate, targets and new."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from harness.discover import SetupError, adapters, configured, load
+from harness.compiling import arguments as compiling
+from harness.discover import SetupError, adapters, configured, load, search_path_kept
+from harness.mutation import arguments as mutating
 from harness.sanitize import arguments as sanitizing
 
 PASSED, FAULTY, UNUSABLE = 0, 1, 2
@@ -28,7 +30,8 @@ def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     command: Callable[[argparse.Namespace], int] = options.command
     try:
-        return command(options)
+        with search_path_kept():
+            return command(options)
     except SetupError as error:
         sys.stderr.write(f"harness: {error}\n")
         return UNUSABLE
@@ -91,6 +94,20 @@ def _sanitize(options: argparse.Namespace) -> int:
     return runner.run(options)
 
 
+def _mutate(options: argparse.Namespace) -> int:
+    from harness.mutation import command
+
+    names, folder = _modules(options)
+    return PASSED if command.run(options, names, folder) else FAULTY
+
+
+def _targets(options: argparse.Namespace) -> int:
+    from harness.compiling import command
+
+    names, folder = _modules(options)
+    return PASSED if command.run(options, names, folder) else FAULTY
+
+
 def _positive(text: str) -> int:
     number = int(text)
     if number < 1:
@@ -138,6 +155,16 @@ def _parser() -> argparse.ArgumentParser:
     sanitize = commands.add_parser("sanitize", help="run a suite or script written for a GPU on the virtual one")
     sanitizing.declare(sanitize)
     sanitize.set_defaults(command=_sanitize)
+
+    mutate = commands.add_parser("mutate", parents=[registering], help="how many of the faults made by rule are found")
+    mutating.declare(mutate)
+    mutate.set_defaults(command=_mutate)
+
+    targets = commands.add_parser(
+        "targets", parents=[registering], epilog=EPILOG, help="compile every kernel for every target, without a GPU"
+    )
+    compiling.declare(targets)
+    targets.set_defaults(command=_targets)
 
     new = commands.add_parser("new", help="write a small kernel that passes, to be edited")
     new.add_argument("name", metavar="NAME")

@@ -23,6 +23,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("kernel-harness")
     group.addoption("--impl", metavar="NAME", help="run conformance tests on implementations NAME or NAME-* only")
     group.addoption("--contract", metavar="NAME", action="append", help="run conformance tests of this contract only")
+    group.addoption(
+        "--compile-for",
+        metavar="ARCH",
+        action="append",
+        default=[],
+        help="compile conformance implementations for this target, such as sm_120, without a GPU; may be repeated",
+    )
     group.addoption("--known", metavar="FILE", type=Path, help="TOML file of known failures")
     group.addoption("--require-gpu", action="store_true", help="a test that lacks its hardware is an error, not a skip")
     parser.addini("conformance_modules", "modules that register contracts and implementations", "args", default=[])
@@ -61,6 +68,12 @@ def pytest_report_header(config: pytest.Config) -> str | None:
     return f"kernel-harness: virtual GPU, {machine}: {runs}"
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave the suite that compiles for targets out where none is named: it costs a second a kernel and target."""
+    suite = Path(__file__).parent / "suites" / "test_targets.py"
+    return True if not config.getoption("compile_for") and collection_path == suite else None
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if metafunc.definition.get_closest_marker(_MARKER) is None:
         return
@@ -74,6 +87,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         contracts = {contract.name: contract for contract, _ in pairs}
         values = [pytest.param(contract, id=name) for name, contract in contracts.items()]
     metafunc.parametrize(names, values)
+    if "compile_target" in metafunc.fixturenames:
+        from harness import discover, selection
+
+        try:
+            targets = selection.targets(metafunc.config.getoption("compile_for"))
+        except discover.SetupError as error:
+            raise pytest.Collector.CollectError(str(error)) from error
+        metafunc.parametrize("compile_target", targets, ids=[target.arch for target in targets])
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,4 +1,4 @@
-"""From the names on a command line to contracts and implementations."""
+"""From the names on a command line to contracts, implementations and targets."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from harness import registry
 from harness.contract import Contract, Implementation
+from harness.device.targets import TARGETS, Target
 from harness.discover import SetupError
 
 
@@ -35,6 +36,19 @@ def pairs(contracts: Sequence[str] = (), impl: str | None = None) -> list[tuple[
         names = sorted({implementation.name for _, implementation in found})
         raise SetupError(f"no implementation {impl!r}{_hint(str(impl), names)}")
     return kept
+
+
+def targets(names: Sequence[str] = ()) -> list[Target]:
+    """Return the targets called so, by architecture or marker, all where none is named.
+
+    Raises SetupError with the nearest name for one that is not there.
+    """
+    known = {target.arch: target for target in TARGETS.values()} | TARGETS
+    for name in names:
+        if name not in known:
+            raise SetupError(f"no target {name!r}{_hint(name, [target.arch for target in TARGETS.values()])}")
+    chosen = [known[name] for name in names]
+    return [target for target in TARGETS.values() if not names or target in chosen]
 
 
 def _hint(name: str, names: Sequence[str]) -> str:

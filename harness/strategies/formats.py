@@ -235,12 +235,17 @@ def float_tensor(
     return result.to(device)
 
 
+#: Different orders of all codes in one tensor; after so many they come again.
+_ORDERS = 1024
+
+
 def _shuffled(pool: Sequence[int], size: int, generator: torch.Generator, *, every: bool) -> torch.Tensor:
     """Return uint8 ``[size]`` drawn from ``pool``; with ``every``, each code equally often, up to one."""
     if every:
         rounds = -(-size // len(pool))
-        picks = torch.cat([torch.randperm(len(pool), generator=generator) for _ in range(rounds)] or [torch.empty(0)])
-        picks = picks[:size].long()
+        orders = [torch.randperm(len(pool), generator=generator) for _ in range(min(rounds, _ORDERS))]
+        # the weights of a real model have millions of rounds
+        picks = torch.cat(orders or [torch.empty(0)]).repeat(max(1, -(-rounds // _ORDERS)))[:size].long()
     else:
         picks = torch.randint(len(pool), (size,), generator=generator)
     return torch.tensor(pool, dtype=torch.uint8)[picks]

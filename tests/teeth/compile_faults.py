@@ -1,0 +1,227 @@
+"""Faults planted in the compile lane: what such tools get wrong, one change of source each."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class CompileFault:
+    """In ``harness/compiling/FILE.py``, ``old``, which stands there once, becomes ``new``; ``check`` must fail.
+
+    ``check`` names one of ``tests.unit.compile_checks``.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    check: str
+
+    def __str__(self) -> str:
+        return self.name.replace(" ", "_")
+
+
+FAULTS = (
+    CompileFault(
+        "the stack read as a spill",
+        "ptxas",
+        "spill_stores=sum(stores for _, stores, _ in functions)",
+        "spill_stores=sum(stack for stack, _, _ in functions)",
+        "a_stack_is_no_spill",
+    ),
+    CompileFault(
+        "static shared memory overlooked",
+        "ptxas",
+        "int(shared[1]) if shared else 0",
+        "0",
+        "a_stack_is_no_spill",
+    ),
+    CompileFault(
+        "spilled registers taken for bytes",
+        "amdgcn",
+        "return self.vgpr_spills * _REGISTER_BYTES",
+        "return self.vgpr_spills",
+        "amd_metadata_is_read",
+    ),
+    CompileFault(
+        "the limit of shared memory is Triton's business",
+        "verdicts",
+        "if shared > most:",
+        "if shared > most and not nvidia:",
+        "each_limit_is_kept",
+    ),
+    CompileFault(
+        "the limit leaves static shared memory out",
+        "verdicts",
+        "shared = figures.shared + figures.shared_static",
+        "shared = figures.shared",
+        "each_limit_is_kept",
+    ),
+    CompileFault(
+        "registers of a block not multiplied",
+        "verdicts",
+        "if not residency.blocks_per_sm:",
+        "if figures.registers > 255:",
+        "each_limit_is_kept",
+    ),
+    CompileFault(
+        "only spill loads count",
+        "figures",
+        "return max(self.spill_stores, self.spill_loads)",
+        "return self.spill_loads // 8",
+        "a_spill_fails",
+    ),
+    CompileFault(
+        "a gather taken for a load",
+        "instructions",
+        r"\.global(?![^;]*tile::gather4)",
+        r"\.global",
+        "a_missing_instruction_is_noticed",
+    ),
+    CompileFault(
+        "lowered descriptors pass",
+        "verdicts",
+        "    if figures.lowered:",
+        "    if figures.lowered == figures.asked:",
+        "a_missing_instruction_is_noticed",
+    ),
+    CompileFault(
+        "temporary paths in a refusal",
+        "messages",
+        'return one_line("; ".join(words))',
+        "return one_line(text)",
+        "a_refusal_is_in_the_assemblers_words",
+    ),
+    CompileFault(
+        "only one assembler's name is known",
+        "messages",
+        r'r"ptxas[\w-]*\s+',
+        r'r"ptxas-blackwell\s+',
+        "a_refusal_is_in_the_assemblers_words",
+    ),
+    CompileFault(
+        "the last line is the last word",
+        "messages",
+        "last = said[-1] if said else",
+        "last =",
+        "a_crash_is_in_the_compilers_words",
+    ),
+    CompileFault(
+        "a stale declaration unnoticed",
+        "verdicts",
+        '        verdict="STALE",\n        failing=True,',
+        '        verdict="STALE",\n        failing=False,',
+        "a_declaration_that_is_not_true_fails",
+    ),
+    CompileFault(
+        "any refusal is the expected one",
+        "verdicts",
+        "if expected.says in found.message:",
+        "if expected.says:",
+        "a_declaration_that_is_not_true_fails",
+    ),
+    CompileFault(
+        "divisibility hints dropped",
+        "recording",
+        "compiler.ASTSource(function, signature, constants, attributes)",
+        "compiler.ASTSource(function, signature, constants, {})",
+        "what_is_launched_is_what_is_compiled",
+    ),
+    CompileFault(
+        "every configuration compiled, pruned ones too",
+        "recording",
+        "configs = tuner.prune_configs(kwargs) if len(tuner.configs) > 1 else tuner.configs",
+        "configs = tuner.configs",
+        "what_is_launched_is_what_is_compiled",
+    ),
+    CompileFault(
+        "the first configuration stands for all",
+        "recording",
+        "            for config in configs:",
+        "            for config in configs[:1]:",
+        "what_is_launched_is_what_is_compiled",
+    ),
+    CompileFault(
+        "the launch not told for which target",
+        "recording",
+        "with pretending(target),",
+        'with pretending("sm_90"),',
+        "the_launch_sees_the_target",
+    ),
+    CompileFault(
+        "cache key without the target",
+        "naming",
+        '        "target": specialisation.target.arch,\n',
+        "",
+        "a_result_is_kept_under_all_that_it_depends_on",
+    ),
+    CompileFault(
+        "cache key without the options",
+        "naming",
+        '        "options": {name: repr(value) for name, value in specialisation.options.items()},\n',
+        "",
+        "a_result_is_kept_under_all_that_it_depends_on",
+    ),
+    CompileFault(
+        "cache key without the Triton version",
+        "cache",
+        'json.dumps({**parts, "schema": SCHEMA}',
+        'json.dumps({**parts, "schema": SCHEMA, "triton": ""}',
+        "a_result_is_kept_under_all_that_it_depends_on",
+    ),
+    CompileFault(
+        "cache key of the source's text alone",
+        "naming",
+        '"source": specialisation.source.hash(),',
+        '"source": specialisation.function.cache_key,',
+        "a_result_is_kept_under_all_that_it_depends_on",
+    ),
+    CompileFault(
+        "the baseline is blind to shared memory",
+        "baseline",
+        '"shared": 0.0,',
+        '"shared": 1.0,',
+        "every_figure_is_compared",
+    ),
+    CompileFault(
+        "registers may grow by half",
+        "baseline",
+        "REGISTER_SLACK = 0.10",
+        "REGISTER_SLACK = 0.50",
+        "every_figure_is_compared",
+    ),
+    CompileFault(
+        "improvements fail",
+        "baseline",
+        "failing=now > before * (1 + share)",
+        "failing=now != before * (1 + share)",
+        "every_figure_is_compared",
+    ),
+    CompileFault(
+        "any known spill excuses any spill",
+        "baseline",
+        "one.result.figures.spilled > row[2]",
+        "not row[2]",
+        "a_spill_is_excused_by_the_baseline_alone",
+    ),
+    CompileFault(
+        "the baseline excuses everything",
+        "baseline",
+        """if one.judgement.verdict != "SPILLS" or one.result.figures is None:""",
+        """if one.result.figures is None:""",
+        "a_spill_is_excused_by_the_baseline_alone",
+    ),
+    CompileFault(
+        "no deadline",
+        "workers",
+        "self.due = self._began + deadline",
+        "self.due = self._began + 60.0",
+        "a_crash_or_a_hang_costs_one_task",
+    ),
+    CompileFault(
+        "what the crash was is lost",
+        "workers",
+        'name = signal.Signals(-code).name if code < 0 else f"exit status {code}"',
+        'name = f"exit status {code}"',
+        "a_crash_or_a_hang_costs_one_task",
+    ),
+)
