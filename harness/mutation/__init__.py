@@ -1,0 +1,1 @@
+"""Faults made by rule in kernels, and how many of them the checks of a contract find."""

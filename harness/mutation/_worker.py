@@ -1,0 +1,244 @@
+"""A warm process that judges one mutant after the other, each in a fork of itself.
+
+Reads lines of JSON from standard input (first a setup, then mutants) and writes lines of JSON to a pipe.  A fork that
+crashes, hangs or fills the memory costs its mutant only.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import selectors
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from harness.mutation.results import LANES, Status
+
+#: A unit that takes this many times what the original takes may be a hang.
+UNIT_FACTOR = 10.0
+#: Seconds for the comparison of a survivor with the original.
+COMPARE_SECONDS = 240.0
+#: Bytes that a fork may hold on top of what the worker holds.
+MEMORY = 4 * 2**30
+#: Seconds between two looks at how much a fork holds.
+LOOK_SECONDS = 1.0
+
+
+def main(pipe: int) -> None:
+    """Serve until standard input ends."""
+
+    def send(**message: Any) -> None:
+        os.write(pipe, json.dumps(message).encode() + b"\n")
+
+    lines = iter(sys.stdin)
+    worker = Worker.load(json.loads(next(lines)))
+    send(kind="ready", cases=len(worker.units))
+    for line in lines:
+        send(kind="result", **worker.judge(json.loads(line)))
+
+
+@dataclass
+class Worker:
+    """One target with what is known about its unmutated implementations."""
+
+    pairs: list[Any]
+    units: list[Any]
+    lane: Any
+    deadline: float
+    silence: float
+    trusted: Any
+    oracles: Any
+    order: Any
+    baseline: Any
+    seconds: dict[int, float] = field(default_factory=dict)
+    cpu: float = 0.0
+
+    @classmethod
+    def load(cls, setup: dict[str, Any]) -> Worker:
+        """Import everything that forks will need, and run the first units of the original."""
+        from harness import discover
+
+        # first: what it refuses shows before seconds of imports
+        discover.load(setup["modules"], folder=Path(setup["folder"]))
+        from harness import selection
+        from harness.lanes import VirtualLane
+        from harness.mutation.judge import Judging, Oracles, Trusted
+        from harness.mutation.plan import Order, units
+
+        pairs = [
+            (contract, implementation)
+            for contract, implementation in selection.pairs(setup["contracts"])
+            if [contract.name, implementation.name] in setup["pairs"]
+        ]
+        lane, oracles = VirtualLane(setup["profile"]), Oracles()
+        worker = cls(
+            pairs=pairs,
+            units=units(pairs, setup["examples"], setup["seed"]),
+            lane=lane,
+            deadline=setup["deadline"],
+            silence=setup["silence"],
+            trusted=Trusted(),
+            oracles=oracles,
+            order=Order(),
+            baseline=lambda: Judging(lane, oracles, lambda implementation: implementation),
+        )
+        for unit in worker.units[: setup["warm"]]:
+            worker.ask_original(unit)
+        gc.collect()
+        gc.freeze()
+        return worker
+
+    def ask_original(self, unit: Any) -> None:
+        """Find out which checks pass on the original where ``unit`` runs."""
+        from harness.mutation.judge import place
+
+        if place(unit) not in self.trusted.green:
+            began = time.monotonic()
+            result = self.baseline().result(unit.contract, unit.implementation, unit.case)
+            self.trusted.add(place(unit), result)
+            self.seconds[unit.number] = time.monotonic() - began
+            # pools of gibibytes of address space may hang in cycles, and a fork has to find room for them again
+            gc.collect()
+
+    def judge(self, mutant: dict[str, Any]) -> dict[str, Any]:
+        """Return what became of ``mutant``; a kill counts only by a check that passes on the original."""
+        from harness.mutation.child import Wanted
+
+        began, self.cpu = time.monotonic(), 0.0
+        wanted = Wanted(
+            module=mutant["module"],
+            device=mutant["device"],
+            source=mutant["source"],
+            modules=tuple(mutant["modules"]),
+        )
+        while True:
+            found = self._fork(wanted, mutant["function"], began)
+            number, status = found.pop("unit", None), Status(found["status"])
+            if number is None or not status.killed:
+                break
+            unit = self.units[number]
+            # a contract that fails on the original too ends this worker: that is no mutant's doing
+            self.ask_original(unit)
+            if status is Status.KILLED and not self._counts(unit, found["check"]):
+                # it is known now that this check says nothing here: the next fork passes it over
+                continue
+            self.order.killed(mutant["function"], unit)
+            break
+        return {**found, "key": mutant["key"], "seconds": round(time.monotonic() - began, 3), "cpu": round(self.cpu, 3)}
+
+    def _counts(self, unit: Any, check: str) -> bool:
+        from harness.mutation.judge import place
+
+        return bool(self.trusted.counts(place(unit), check))
+
+    def _fork(self, wanted: Any, function: str, began: float) -> dict[str, Any]:
+        from harness.mutation.child import Bench, judged
+
+        def work(send: Callable[..., None]) -> None:
+            bench = Bench(
+                lane=self.lane,
+                pairs=self.pairs,
+                units=self.order.of(function, self.units),
+                trusted=self.trusted,
+                oracles=self.oracles,
+                until=began + self.deadline,
+                progress=lambda unit: send(unit=None if unit is None else unit.number),
+            )
+            send(result=judged(wanted, bench))
+
+        fork = _Fork(work)
+        found = fork.watch(self._allowed)
+        self.cpu += fork.cpu
+        return found
+
+    def _allowed(self, number: int | None) -> float:
+        """Seconds after which a unit hangs; None is the comparison of a survivor with the original."""
+        if number is None:
+            return COMPARE_SECONDS
+        return max(self.silence, UNIT_FACTOR * self.seconds.get(number, 0.0))
+
+
+class _Fork:
+    """A child process that runs ``work(send)`` and nothing else."""
+
+    def __init__(self, work: Callable[[Callable[..., None]], None]) -> None:
+        self._pipe, writing = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            os.close(self._pipe)
+            _run(work, writing)
+        os.close(writing)
+        self._unit: int | None = None
+        self._result: dict[str, Any] | None = None
+        self._failure = ""
+        #: Seconds of processor time that it used, known after ``watch``.
+        self.cpu = 0.0
+
+    def watch(self, allowed: Callable[[int | None], float]) -> dict[str, Any]:
+        """Wait for the result; silence of more than ``allowed(unit)`` seconds is a hang.  The process is gone then."""
+        heard, most = time.monotonic(), _held(os.getpid()) + MEMORY
+        pending, fate = b"", (Status.CRASH, "")
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._pipe, selectors.EVENT_READ)
+            while True:
+                if selector.select(LOOK_SECONDS):
+                    heard = time.monotonic()
+                    if not (data := os.read(self._pipe, 2**20)):
+                        break
+                    *lines, pending = (pending + data).split(b"\n")
+                    for line in lines:
+                        self._hear(json.loads(line))
+                elif time.monotonic() - heard > allowed(self._unit):
+                    fate = Status.TIMEOUT, f"silent for {allowed(self._unit):.0f} s"
+                    break
+                elif _held(self._pid) > most:
+                    fate = Status.CRASH, f"held {MEMORY / 2**30:.0f} GiB more than the original"
+                    break
+        os.kill(self._pid, signal.SIGKILL)
+        _, ended, used = os.wait4(self._pid, 0)
+        self.cpu = used.ru_utime + used.ru_stime
+        os.close(self._pipe)
+        if self._result is not None:
+            return self._result
+        status, reason = fate
+        how = reason or self._failure or f"ended with status {os.waitstatus_to_exitcode(ended)}"
+        return {"status": status, "lane": LANES[0], "check": "process", "message": how, "unit": self._unit}
+
+    def _hear(self, message: dict[str, Any]) -> None:
+        if "unit" in message:
+            self._unit = message["unit"]
+        self._result = message.get("result", self._result)
+        self._failure = message.get("failure", self._failure)
+
+
+def _run(work: Callable[[Callable[..., None]], None], pipe: int) -> NoReturn:
+    """Be the child: never return into the loop of the parent."""
+
+    def send(**message: Any) -> None:
+        os.write(pipe, json.dumps(message).encode() + b"\n")
+
+    try:
+        work(send)
+    except BaseException as error:
+        send(failure=f"{type(error).__name__}: {error}")
+    finally:
+        os._exit(0)
+
+
+def _held(pid: int) -> int:
+    """Bytes of memory that a process holds; 0 if it is gone."""
+    try:
+        with open(f"/proc/{pid}/statm") as statm:
+            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError):
+        return 0
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,62 @@
+"""Results kept between runs, for as long as nothing that they depend on changes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+from harness.mutation.pool import Settings
+from harness.mutation.results import Result
+from harness.mutation.targets import Target, file_of
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+class Cache:
+    """The results of one target; the file's name is a digest of everything that judges.
+
+    That is the source of the engine, the contracts, the oracles and the kernels, the settings and the versions of
+    Python, torch and Triton.  A mutant's own key covers its text.
+    """
+
+    def __init__(self, folder: Path, target: Target, settings: Settings) -> None:
+        self._path = folder / f"{target.name}-{digest(target, settings)}.jsonl"
+        self._found = {result.key: result for result in self._read()}
+
+    def get(self, key: str) -> Result | None:
+        """Return the result of a mutant, or None."""
+        return self._found.get(key)
+
+    def put(self, result: Result) -> None:
+        """Keep ``result``, also if the run is interrupted after this."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("a") as file:
+            file.write(json.dumps(result.to_dict()) + "\n")
+
+    def _read(self) -> Iterator[Result]:
+        if self._path.is_file():
+            for line in self._path.read_text().splitlines():
+                try:
+                    yield Result.from_dict(json.loads(line))
+                except (ValueError, TypeError, KeyError):
+                    # the last line of a run that was killed while it wrote
+                    return
+
+
+def digest(target: Target, settings: Settings) -> str:
+    """Return sixteen hexadecimal digits for everything but the mutant that a result depends on."""
+    found = hashlib.sha256()
+    for folder in ("harness", "reference"):
+        for path in sorted((_ROOT / folder).rglob("*.py")):
+            found.update(f"{path.relative_to(_ROOT)}\0".encode() + path.read_bytes())
+    for name in target.loaded:
+        found.update(f"{name}\0".encode() + file_of(sys.modules[name]).read_bytes())
+    judges = [(contract.name, implementation.name) for contract, implementation in target.pairs]
+    used = (judges, settings.profile, settings.examples, settings.seed, settings.deadline, sys.version)
+    versions = [version(distribution) for distribution in ("torch", "triton", "numpy", "hypothesis")]
+    found.update(repr((used, versions)).encode())
+    return found.hexdigest()[:16]

@@ -1,0 +1,124 @@
+"""Every mutant of a set of modules, each once, and those that are the original in other words."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from types import CodeType
+
+from harness.mutation.operators import OPERATORS
+from harness.mutation.operators.syntax import called, keyword_of
+from harness.mutation.source import Module, Mutant
+
+#: Operators on whose results Python itself cannot be asked whether anything changed.
+_FOLDABLE = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.LShift, ast.RShift, ast.BitAnd, ast.BitOr)
+
+
+def mutants(modules: Iterable[Module], operators: Sequence[str] = ()) -> list[Mutant]:
+    """Return the mutants of ``modules`` in the order of the text, of the named operators or of all.
+
+    Two operators that make the same text make one mutant, which the first of them owns.  Text that does not compile as
+    Python is no mutant.  Raises KeyError for an unknown operator.
+    """
+    chosen = {name: OPERATORS[name] for name in operators or OPERATORS}
+    found: dict[str, Mutant] = {}
+    for module in modules:
+        folded = [_dump(statement) for statement in ast.parse(module.text).body]
+        for region in module.regions():
+            for name, operator in chosen.items():
+                for edit in operator(region):
+                    mutant = module.apply(region, name, edit)
+                    if mutant.key not in found and _differs(mutant, folded):
+                        found[mutant.key] = mutant
+    order = {module.name: place for place, module in enumerate(modules)}
+    return sorted(found.values(), key=lambda m: (order[m.module], m.line, list(OPERATORS).index(m.operator), m.after))
+
+
+def _differs(mutant: Mutant, folded: Sequence[str]) -> bool:
+    """Whether a mutant is Python and its tree another one than the original's, whose statements are ``folded``."""
+    try:
+        body = ast.parse(mutant.source).body
+    except (SyntaxError, ValueError):
+        return False
+    place = max(place for place, statement in enumerate(body) if _first_line(statement) <= mutant.line)
+    return len(body) != len(folded) or _dump(body[place]) != folded[place]
+
+
+def _first_line(statement: ast.stmt) -> int:
+    decorators = getattr(statement, "decorator_list", [])
+    lines: list[int] = [decorator.lineno for decorator in decorators]
+    return min([statement.lineno, *lines])
+
+
+def same_bytecode(original: str, mutated: str) -> bool:
+    """Whether Python compiles two sources to the same instructions, line numbers aside."""
+    codes = [compile(text, "<module>", "exec", dont_inherit=True) for text in (original, mutated)]
+    return _instructions(codes[0]) == _instructions(codes[1])
+
+
+def changed_fills(original: str, mutated: str) -> list[int]:
+    """Return the lines of the loads of which two sources differ in ``other=``; none if they differ in more."""
+    trees = [ast.parse(text) for text in (original, mutated)]
+    loads = [[node for node in ast.walk(tree) if called(node, "load")] for tree in trees]
+    fills = [[_take_fill(load) for load in found if isinstance(load, ast.Call)] for found in loads]
+    if ast.dump(trees[0]) != ast.dump(trees[1]):
+        return []
+    changed = [load for load, old, new in zip(loads[0], *fills, strict=True) if old != new]
+    return [
+        line
+        for load in changed
+        if isinstance(load, ast.Call)
+        for line in range(load.lineno, (load.end_lineno or load.lineno) + 1)
+    ]
+
+
+def _take_fill(load: ast.Call) -> str:
+    """Take ``other=`` out of a call and return it as text."""
+    value = keyword_of(load, "other")
+    load.keywords = [keyword for keyword in load.keywords if keyword.arg != "other"]
+    return "" if value is None else ast.dump(value)
+
+
+def _instructions(code: CodeType) -> tuple[object, ...]:
+    constants = tuple(
+        _instructions(item) if isinstance(item, CodeType) else (type(item), repr(item)) for item in code.co_consts
+    )
+    return code.co_code, constants, code.co_names, code.co_varnames, code.co_freevars, code.co_exceptiontable
+
+
+def _dump(statement: ast.stmt) -> str:
+    """Return a statement as text, with constant arithmetic done and inner statements that do nothing left out."""
+    return ast.dump(_Folded().visit(statement))
+
+
+class _Folded(ast.NodeTransformer):
+    """Does arithmetic on literals and drops ``pass`` and docstrings from blocks that have other statements."""
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        self.generic_visit(node)
+        sides = [side.value for side in (node.left, node.right) if isinstance(side, ast.Constant)]
+        if len(sides) == 2 and all(type(side) is int for side in sides) and isinstance(node.op, _FOLDABLE):
+            with contextlib.suppress(ArithmeticError, ValueError):
+                return ast.Constant(_computed(node))
+        return node
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        super().generic_visit(node)
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(node, name, None)
+            if isinstance(block, list) and len(block) > 1:
+                setattr(node, name, list(_effective(block)) or block[:1])
+        return node
+
+
+def _computed(node: ast.BinOp) -> int:
+    expression = ast.fix_missing_locations(ast.Expression(node))
+    return int(eval(compile(expression, "<constant>", "eval"), {"__builtins__": {}}))
+
+
+def _effective(block: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    for statement in block:
+        bare = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        if not bare and not isinstance(statement, ast.Pass):
+            yield statement

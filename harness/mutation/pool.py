@@ -1,0 +1,211 @@
+"""Worker processes, and every mutant through one of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from harness.mutation.results import Result, Status
+from harness.mutation.source import Mutant
+from harness.mutation.targets import Target
+
+
+class WorkerError(Exception):
+    """A worker did not start, or ended for a reason that is no mutant's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How mutants are judged.
+
+    ``modules`` are loaded from ``folder``; ``examples`` cases are drawn with ``seed`` beside the pinned ones;
+    after ``deadline`` seconds no other case of a mutant begins, and one case is a hang after ``silence`` seconds, or
+    ten times what it takes on the original if that is more.  The first ``warm`` units run on the original before the
+    first mutant, the others when a mutant fails there.
+    """
+
+    modules: tuple[str, ...]
+    folder: Path
+    profile: str = "sm_120"
+    examples: int = 40
+    seed: int = 0
+    deadline: float = 60.0
+    silence: float = 30.0
+    warm: int = 8
+    jobs: int = 1
+
+
+def run(
+    target: Target,
+    mutants: Sequence[Mutant],
+    settings: Settings,
+    *,
+    until: float,
+    on_result: Callable[[Result], object],
+) -> None:
+    """Judge ``mutants`` of ``target``; none is begun after ``until``, on the monotonic clock.
+
+    ``on_result`` is called in this process as soon as a mutant is through, SKIPPED ones at the end.  Raises
+    WorkerError where a worker does not start, or dies again on a mutant on which one has died.
+    """
+    waiting = list(mutants)[::-1]
+    restarted: set[str] = set()
+    workers: list[_Worker] = []
+    with selectors.DefaultSelector() as selector:
+
+        def start() -> None:
+            workers.append(_Worker.start(target, settings))
+            selector.register(workers[-1].pipe, selectors.EVENT_READ, workers[-1])
+
+        try:
+            for _ in range(min(settings.jobs, len(waiting)) if time.monotonic() < until else 0):
+                start()
+            while any(worker.busy for worker in workers):
+                for key, _ in selector.select():
+                    worker = key.data
+                    for message in worker.read():
+                        if message["kind"] == "result":
+                            on_result(_result(target, worker.mutant, message))
+                        worker.mutant = None
+                        if waiting and time.monotonic() < until:
+                            worker.give(waiting.pop(), target)
+                        else:
+                            worker.busy = False
+                    if worker.closed:
+                        selector.unregister(worker.pipe)
+                        workers.remove(worker)
+                        waiting.append(_left_by(target, worker, restarted))
+                        start()
+        finally:
+            for worker in workers:
+                worker.end()
+    for mutant in reversed(waiting):
+        on_result(_result(target, mutant, {"status": Status.SKIPPED}))
+
+
+@dataclass(kw_only=True)
+class _Worker:
+    """One process, and the mutant it works on."""
+
+    process: subprocess.Popen[bytes]
+    pipe: int
+    output: IO[bytes]
+    mutant: Mutant | None = None
+    busy: bool = True
+    closed: bool = False
+    pending: bytes = field(default=b"", repr=False)
+
+    @classmethod
+    def start(cls, target: Target, settings: Settings) -> _Worker:
+        reading, writing = os.pipe()
+        output = tempfile.TemporaryFile()  # noqa: SIM115 - the worker owns it, and end() closes it
+        path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "harness.mutation._worker", str(writing)],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            pass_fds=(writing,),
+            # a fork inherits no threads: there must be none
+            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
+            start_new_session=True,
+        )
+        os.close(writing)
+        worker = cls(process=process, pipe=reading, output=output)
+        worker._send(
+            {
+                "modules": settings.modules,
+                "folder": str(settings.folder),
+                "profile": settings.profile,
+                "examples": settings.examples,
+                "seed": settings.seed,
+                "deadline": settings.deadline,
+                "silence": settings.silence,
+                "warm": settings.warm,
+                "contracts": list(dict.fromkeys(contract.name for contract, _ in target.pairs)),
+                "pairs": [(contract.name, implementation.name) for contract, implementation in target.pairs],
+            }
+        )
+        return worker
+
+    def give(self, mutant: Mutant, target: Target) -> None:
+        """Hand over the next mutant."""
+        self.mutant = mutant
+        self._send(
+            {
+                "key": mutant.key,
+                "module": mutant.module,
+                "function": mutant.function,
+                "device": mutant.device,
+                "source": mutant.source,
+                "modules": target.loaded,
+            }
+        )
+
+    def read(self) -> list[dict[str, Any]]:
+        """Take what the worker has said; an end of the stream closes it."""
+        data = os.read(self.pipe, 2**20)
+        self.closed = not data
+        *lines, self.pending = (self.pending + data).split(b"\n")
+        messages: list[dict[str, Any]] = [json.loads(line) for line in lines]
+        return messages
+
+    def end(self) -> None:
+        """Make sure that the process is gone."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        self.process.kill()
+        self.process.wait()
+        os.close(self.pipe)
+        self.output.close()
+
+    def last_words(self) -> str:
+        """Return the end of what the process printed."""
+        self.output.seek(0)
+        return "\n".join(self.output.read().decode(errors="replace").splitlines()[-8:])
+
+    def _send(self, message: dict[str, Any]) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(message).encode() + b"\n")
+        self.process.stdin.flush()
+
+
+def _left_by(target: Target, worker: _Worker, restarted: set[str]) -> Mutant:
+    """Return the mutant that a worker ended on, for another try.
+
+    A mutant runs in a fork, so no mutant can end a worker: raises WorkerError if it ends before the first or twice on
+    the same.
+    """
+    words, mutant = worker.last_words(), worker.mutant
+    worker.end()
+    if mutant is None or mutant.key in restarted:
+        raise WorkerError(f"{target.name}: the worker ended {f'twice on {mutant}' if mutant else 'early'}:\n{words}")
+    restarted.add(mutant.key)
+    return mutant
+
+
+def _result(target: Target, mutant: Mutant | None, found: dict[str, Any]) -> Result:
+    assert mutant is not None
+    told = {key: value for key, value in found.items() if key not in ("kind", "key", "unit", "status")}
+    return Result(
+        key=mutant.key,
+        kernel=target.name,
+        file=mutant.file,
+        line=mutant.line,
+        operator=mutant.operator,
+        function=mutant.function,
+        before=mutant.before,
+        after=mutant.after,
+        diff=mutant.diff,
+        status=Status(found["status"]),
+        **told,
+    )

@@ -1,0 +1,104 @@
+"""Kill rates and survivors as text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from statistics import median
+
+from harness.mutation.operators import OPERATORS
+from harness.mutation.results import LANES, Result, Status
+
+_HEADER = ("kernel", "operator", "mutants", *LANES, "crash", "timeout", "survived", "argued", "rate")
+_TEXTS = 2
+
+
+def render(results: Sequence[Result]) -> str:
+    """Return the table by kernel and operator, survivors with their diffs, what does not count, and the headline."""
+    rows: list[tuple[str, ...]] = [_HEADER]
+    kernels = list(dict.fromkeys(result.kernel for result in results))
+    for kernel in kernels:
+        own = [result for result in results if result.kernel == kernel]
+        for position, operator in enumerate(_operators(own)):
+            rows.append((kernel if position == 0 else "", *_row(operator, [r for r in own if r.operator == operator])))
+        rows.append(("", *_row("all", own)))
+    if len(kernels) > 1:
+        rows.append(("all", *_row("all", results)))
+    sections = ["\n".join(_aligned(rows)), *_survivors(results), *_excluded(results), headline(results)]
+    return "\n\n".join(sections) + "\n"
+
+
+def rate(results: Iterable[Result]) -> float:
+    """Return killed by counted, argued survivors counted too; 1.0 where there is nothing to kill."""
+    counted = [result for result in results if result.status.counted]
+    return sum(result.status.killed for result in counted) / len(counted) if counted else 1.0
+
+
+def headline(results: Sequence[Result]) -> str:
+    """Return one line: how many of how many, how fast, what was left out."""
+    counted = [result for result in results if result.status.counted]
+    ran = [result for result in results if result.status is not Status.SKIPPED]
+    left = {status: sum(result.status is status for result in results) for status in Status if not status.counted}
+    aside = ", ".join(f"{count} {status.value.lower()}" for status, count in left.items() if count)
+    return (
+        f"{sum(result.status.killed for result in counted)} of {len(counted)} mutants killed ({rate(results):.1%})"
+        + (f"; {aside}" if aside else "")
+        + (f"; {_took([r.seconds for r in ran])} of time, {_took([r.cpu for r in ran])} of a processor" if ran else "")
+    )
+
+
+def _took(seconds: Sequence[float]) -> str:
+    return f"median {median(seconds):.2f} s a mutant and {sum(seconds):.0f} s in all"
+
+
+def _operators(results: Sequence[Result]) -> list[str]:
+    present = {result.operator for result in results}
+    return [name for name in OPERATORS if name in present]
+
+
+def _row(operator: str, results: Sequence[Result]) -> tuple[str, ...]:
+    counted = [result for result in results if result.status.counted]
+
+    def count(wanted: Callable[[Result], bool]) -> str:
+        return str(sum(map(wanted, counted)) or "")
+
+    return (
+        operator,
+        str(len(counted)),
+        *(count(lambda r, lane=lane: r.status is Status.KILLED and r.lane == lane) for lane in LANES),  # type: ignore[misc]
+        count(lambda r: r.status is Status.CRASH),
+        count(lambda r: r.status is Status.TIMEOUT),
+        count(lambda r: r.status is Status.SURVIVED),
+        count(lambda r: r.argued),
+        f"{rate(results):.1%}" if counted else "",
+    )
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
+    for row in rows:
+        cells = [
+            cell.ljust(width) if column < _TEXTS else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()
+
+
+def _survivors(results: Sequence[Result]) -> Iterator[str]:
+    for result in results:
+        if result.status is Status.SURVIVED:
+            told = [f"SURVIVED {result.kernel} {result.operator} {result.key}", result.diff.rstrip()]
+            if result.reason:
+                told.append(f"argued: {result.reason}")
+            if result.nearest:
+                told.append(f"changes bits on {result.nearest}\n  {result.message}")
+            else:
+                told.append(result.message or f"changes no bit of an output in {result.units} units")
+            yield "\n".join(told)
+
+
+def _excluded(results: Sequence[Result]) -> Iterator[str]:
+    """What is left out of the rate, each with the reason."""
+    for status in (Status.EQUIVALENT, Status.INVALID):
+        lines = [f"  {r.file}:{r.line} {r.operator} {r.key}: {r.reason}" for r in results if r.status is status]
+        if lines:
+            yield "\n".join([f"{status.value} ({len(lines)}), not counted:", *lines])
