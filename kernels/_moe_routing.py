@@ -1,4 +1,4 @@
-"""Which slots a program computes: slots that share an expert share one pass over its weights.
+"""Which slots are computed together: slots that share an expert share one pass over its weights.
 
 A *slot* is one (token, choice) pair, numbered ``token * topk + choice``.  A *group* is a vector of BLOCK_T slots of one
 expert, -1 where there is none.  A slot whose id is not an expert is in no group.
@@ -12,10 +12,9 @@ import triton.language as tl
 
 
 @triton.jit
-def _led_slots(ids_ptr, num_slots, num_experts, BLOCK_T: tl.constexpr, WINDOW: tl.constexpr):
-    # The group that slot program_id(0) leads.  Slots are grouped in order within aligned windows, so that the search
+def _led_slots(slot, ids_ptr, num_slots, num_experts, BLOCK_T: tl.constexpr, WINDOW: tl.constexpr):
+    # The group that slot number ``slot`` leads.  Slots are grouped in order within aligned windows, so that the search
     # for companions has a bounded width; the first slot of a group leads it.
-    slot = tl.program_id(0)
     own = tl.load(ids_ptr + slot)
     index = slot // WINDOW * WINDOW + tl.arange(0, WINDOW)
     # Only ids >= 0 lead, so the fill joins no group.
@@ -31,26 +30,26 @@ def _led_slots(ids_ptr, num_slots, num_experts, BLOCK_T: tl.constexpr, WINDOW: t
 
 
 @triton.jit
-def _tile_slots(order_ptr, tiles_ptr, BLOCK_T: tl.constexpr):
-    # The group of tile program_id(0) of group_by_expert.
-    tile = tiles_ptr + tl.program_id(0) * 3
+def _tile_slots(number, order_ptr, tiles_ptr, BLOCK_T: tl.constexpr):
+    # The group of tile ``number`` of group_by_expert.
+    tile = tiles_ptr + number * 3
     expert = tl.load(tile).to(tl.int64)
     row = tl.load(tile + 1) + tl.arange(0, BLOCK_T)
     return expert, tl.load(order_ptr + row, mask=row < tl.load(tile + 2), other=-1)
 
 
 @triton.jit
-def program_slots(ids_ptr, tiles_ptr, num_slots, num_experts, BLOCK_T: tl.constexpr, WINDOW: tl.constexpr):
-    """Return ``(expert, slots [BLOCK_T])`` of this program by its index on grid axis 0; expert -1: nothing to do.
+def group_slots(group, ids_ptr, tiles_ptr, num_slots, num_experts, BLOCK_T: tl.constexpr, WINDOW: tl.constexpr):
+    """Return ``(expert, slots [BLOCK_T])`` of group number ``group``; expert -1: nothing to do.
 
-    Without tiles (None): ``ids_ptr`` is the flat topk_ids, the grid is one program a slot, and the ids alone decide,
-    on the device, which program leads.  With tiles: ``ids_ptr`` and ``tiles_ptr`` are ``group_by_expert``'s order and
-    tiles, the grid is one program a tile.
+    Without tiles (None): ``ids_ptr`` is the flat topk_ids, there is one group a slot, and the ids alone decide, on the
+    device, which slot leads.  With tiles: ``ids_ptr`` and ``tiles_ptr`` are ``group_by_expert``'s order and tiles,
+    there is one group a tile.
     """
     if tiles_ptr is None:
-        expert, slots = _led_slots(ids_ptr, num_slots, num_experts, BLOCK_T, WINDOW)
+        expert, slots = _led_slots(group, ids_ptr, num_slots, num_experts, BLOCK_T, WINDOW)
     else:
-        expert, slots = _tile_slots(ids_ptr, tiles_ptr, BLOCK_T)
+        expert, slots = _tile_slots(group, ids_ptr, tiles_ptr, BLOCK_T)
     return expert, slots
 
 

@@ -1,4 +1,4 @@
-"""Device code of ``kernels.mxfp4_moe``: gate and up, down, combine.
+"""Device code of ``kernels.mxfp4_moe`` and ``kernels.mega_moe``: gate and up, down, combine, tile by tile.
 
 Weights are the left operand of every matrix multiply and slots its columns.  A column is computed the same way
 whatever stands in the others, so a token's result does not depend on the batch around it.  Block sizes divide the
@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 from kernels._fp4 import GROUP, code_offsets, dequantise
-from kernels._moe_routing import program_slots
+from kernels._moe_routing import group_slots
 
 _GROUP = tl.constexpr(GROUP)
 
@@ -29,30 +29,23 @@ def _weights(code_ptrs, scale_ptrs, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr
 
 
 @triton.jit
-def mxfp4_gate_up_kernel(
-    ids_ptr, tiles_ptr, num_slots, num_experts,
+def gate_up_tile(
+    expert, slots, row_block,
     hidden_ptr, hidden_stride,
     w13_ptr, w13_expert_stride, w13_row_stride,
     scale_ptr, scale_expert_stride, scale_row_stride,
     act_ptr, clamp_limit,
     TOPK: tl.constexpr, K: tl.constexpr, INTER: tl.constexpr, HAS_CLAMP: tl.constexpr,
     OPERAND: tl.constexpr, PRECISION: tl.constexpr,
-    BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr, WINDOW: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """act[slot, n] = silu(gate) * up for one group of slots and BLOCK_N rows of each half of w13.
-
-    Grid: (programs that ``program_slots`` wants, INTER / BLOCK_N).  ``act`` is ``[S, INTER]``, bfloat16 or float32;
-    rows of slots in no group are not written.
-    """
-    expert, slots = program_slots(ids_ptr, tiles_ptr, num_slots, num_experts, BLOCK_T, WINDOW)
-    if expert < 0:
-        return
+    """act[slot, n] = silu(gate) * up for a group's ``slots`` and BLOCK_N rows of each half of an expert's w13."""
     live = slots >= 0
     token = (tl.where(live, slots, 0) // TOPK).to(tl.int64)
     x_ptrs = hidden_ptr + token[:, None] * hidden_stride + tl.arange(0, BLOCK_K)[None, :]
 
     # int64: expert * stride passes 2**31 at 512 experts of 2 x 1024 rows of 2048 bytes.
-    row = tl.program_id(1).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
+    row = row_block.to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
     gate_codes = w13_ptr + expert * w13_expert_stride + (row * w13_row_stride)[:, None, None] + code_offsets(BLOCK_K)
     gate_scales = scale_ptr + expert * scale_expert_stride
     gate_scales += (row * scale_row_stride)[:, None] + tl.arange(0, BLOCK_K // _GROUP)[None, :]
@@ -86,28 +79,21 @@ def mxfp4_gate_up_kernel(
 
 
 @triton.jit
-def mxfp4_down_kernel(
-    ids_ptr, tiles_ptr, num_slots, num_experts,
+def down_tile(
+    expert, slots, row_block,
     act_ptr,
     w2_ptr, w2_expert_stride, w2_row_stride,
     scale_ptr, scale_expert_stride, scale_row_stride,
     partial_ptr,
     K: tl.constexpr, INTER: tl.constexpr, OPERAND: tl.constexpr, PRECISION: tl.constexpr,
-    BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr, WINDOW: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """partial[slot, n] = act[slot] . w2[expert, n] for one group of slots and BLOCK_N rows of w2.
-
-    Grid: (programs that ``program_slots`` wants, K / BLOCK_N).  ``partial`` is float32 ``[S, K]``; rows of slots in no
-    group are not written.
-    """
-    expert, slots = program_slots(ids_ptr, tiles_ptr, num_slots, num_experts, BLOCK_T, WINDOW)
-    if expert < 0:
-        return
+    """partial[slot, n] = act[slot] . w2[expert, n] for a group's ``slots`` and BLOCK_N rows of an expert's w2."""
     live = slots >= 0
     slot = slots.to(tl.int64)
     x_ptrs = act_ptr + slot[:, None] * INTER + tl.arange(0, BLOCK_K)[None, :]
 
-    row = tl.program_id(1).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
+    row = row_block.to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
     codes = w2_ptr + expert * w2_expert_stride + (row * w2_row_stride)[:, None, None] + code_offsets(BLOCK_K)
     scales = scale_ptr + expert * scale_expert_stride
     scales += (row * scale_row_stride)[:, None] + tl.arange(0, BLOCK_K // _GROUP)[None, :]
@@ -123,16 +109,13 @@ def mxfp4_down_kernel(
 
 
 @triton.jit
-def mxfp4_combine_kernel(
-    partial_ptr, ids_ptr, weights_ptr, out_ptr, num_experts, scaling,
+def combine_tile(
+    token, column_block, partial_ptr, ids_ptr, weights_ptr, out_ptr, num_experts, scaling,
     TOPK: tl.constexpr, K: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """out[m] = scaling * sum over the token's slots, in order, of weight * partial: float32, one rounding.
-
-    Grid: (M, ceil(K / BLOCK_K)).
-    """
-    token = tl.program_id(0).to(tl.int64)
-    column = tl.program_id(1) * BLOCK_K + tl.arange(0, BLOCK_K)
+    """out[m] = scaling * sum over the token's slots, in order, of weight * partial: float32, one rounding."""
+    token = token.to(tl.int64)
+    column = column_block * BLOCK_K + tl.arange(0, BLOCK_K)
     total = tl.zeros((BLOCK_K,), tl.float32)
     for choice in range(TOPK):
         slot = token * TOPK + choice
@@ -142,3 +125,70 @@ def mxfp4_combine_kernel(
         weight = tl.load(weights_ptr + slot, mask=valid, other=0.0)
         total += weight * tl.load(partial_ptr + slot * K + column, mask=(column < K) & valid, other=0.0)
     tl.store(out_ptr + token * K + column, (total * scaling).to(out_ptr.dtype.element_ty), mask=column < K)
+
+
+@triton.jit
+def mxfp4_gate_up_kernel(
+    ids_ptr, tiles_ptr, num_slots, num_experts,
+    hidden_ptr, hidden_stride,
+    w13_ptr, w13_expert_stride, w13_row_stride,
+    scale_ptr, scale_expert_stride, scale_row_stride,
+    act_ptr, clamp_limit,
+    TOPK: tl.constexpr, K: tl.constexpr, INTER: tl.constexpr, HAS_CLAMP: tl.constexpr,
+    OPERAND: tl.constexpr, PRECISION: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr, WINDOW: tl.constexpr,
+):  # fmt: skip
+    """``gate_up_tile`` of every group and row block.  Grid: (groups, INTER / BLOCK_N).
+
+    ``act`` is ``[S, INTER]``, bfloat16 or float32; rows of slots in no group are not written.
+    """
+    expert, slots = group_slots(tl.program_id(0), ids_ptr, tiles_ptr, num_slots, num_experts, BLOCK_T, WINDOW)
+    if expert < 0:
+        return
+    gate_up_tile(
+        expert, slots, tl.program_id(1),
+        hidden_ptr, hidden_stride,
+        w13_ptr, w13_expert_stride, w13_row_stride,
+        scale_ptr, scale_expert_stride, scale_row_stride,
+        act_ptr, clamp_limit,
+        TOPK, K, INTER, HAS_CLAMP, OPERAND, PRECISION, BLOCK_N, BLOCK_T, BLOCK_K,
+    )  # fmt: skip
+
+
+@triton.jit
+def mxfp4_down_kernel(
+    ids_ptr, tiles_ptr, num_slots, num_experts,
+    act_ptr,
+    w2_ptr, w2_expert_stride, w2_row_stride,
+    scale_ptr, scale_expert_stride, scale_row_stride,
+    partial_ptr,
+    K: tl.constexpr, INTER: tl.constexpr, OPERAND: tl.constexpr, PRECISION: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr, WINDOW: tl.constexpr,
+):  # fmt: skip
+    """``down_tile`` of every group and row block.  Grid: (groups, K / BLOCK_N).
+
+    ``partial`` is float32 ``[S, K]``; rows of slots in no group are not written.
+    """
+    expert, slots = group_slots(tl.program_id(0), ids_ptr, tiles_ptr, num_slots, num_experts, BLOCK_T, WINDOW)
+    if expert < 0:
+        return
+    down_tile(
+        expert, slots, tl.program_id(1),
+        act_ptr,
+        w2_ptr, w2_expert_stride, w2_row_stride,
+        scale_ptr, scale_expert_stride, scale_row_stride,
+        partial_ptr,
+        K, INTER, OPERAND, PRECISION, BLOCK_N, BLOCK_T, BLOCK_K,
+    )  # fmt: skip
+
+
+@triton.jit
+def mxfp4_combine_kernel(
+    partial_ptr, ids_ptr, weights_ptr, out_ptr, num_experts, scaling,
+    TOPK: tl.constexpr, K: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """``combine_tile`` of every token and column block.  Grid: (M, ceil(K / BLOCK_K))."""
+    combine_tile(
+        tl.program_id(0), tl.program_id(1), partial_ptr, ids_ptr, weights_ptr, out_ptr, num_experts, scaling,
+        TOPK, K, BLOCK_K,
+    )  # fmt: skip

@@ -2,135 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
 import triton
-import triton.language as tl
 
-from harness import implements
-from kernels._fp4 import GROUP
-from kernels._moe_routing import group_by_expert
+from harness import Compiles, implements
+from kernels._mxfp4_arguments import float32, prepare, validate
 from kernels._mxfp4_moe_kernels import mxfp4_combine_kernel, mxfp4_down_kernel, mxfp4_gate_up_kernel
-from kernels._validate import (
-    require_choice,
-    require_dtype,
-    require_multiple,
-    require_number,
-    require_rank,
-    require_same_device,
-    require_shape,
-    require_stride,
-)
+from kernels._validate import require_choice, require_number
 
 #: Largest batch for which ``path="auto"`` takes the slot path.  By shape alone: the same under graph capture.
 SLOT_MAX_TOKENS = 128
 
-# Slots among which the slot path looks for companions of one expert.
-_MAX_WINDOW = 1024
 _COMBINE_BLOCK = 1024
-_FLOAT32_MAX = torch.finfo(torch.float32).max
-# fp16 values and E2M1 * 2^e both fit a tf32 operand exactly; AMD targets before and after gfx942 have no tf32.
-_EXACT_TENSOR_CORE = "ieee" if torch.version.hip else "tf32"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tile:
-    """Launch configuration of both matrix multiplies.
-
-    ``block_n``: rows a program of each half of w13; ``down_block_n``: rows a program of w2; ``block_t``: slots a
-    program; ``block_k``: columns a step.  All but ``block_t`` are upper bounds: the largest power of two below that
-    divides the weights is taken.
-    """
-
-    block_n: int
-    down_block_n: int
-    block_t: int
-    block_k: int
-    num_warps: int
-    num_stages: int
-
-
-# Shared memory of every entry is below 101,376 bytes on every target (sm_120 has no more).  bfloat16 entries: the
-# fastest of a sweep on an H200 (256 experts, K = 4096, I = 2048, 6 experts a token) that spill on no target.
-_SLOT = Tile(block_n=64, down_block_n=128, block_t=8, block_k=128, num_warps=4, num_stages=3)
-_SLOT_FLOAT32 = Tile(block_n=32, down_block_n=64, block_t=8, block_k=64, num_warps=4, num_stages=2)
-# (mean slots an expert up to which the entry serves, configuration)
-_GROUPED = (
-    (8, Tile(block_n=64, down_block_n=128, block_t=16, block_k=128, num_warps=4, num_stages=3)),
-    (64, Tile(block_n=64, down_block_n=128, block_t=64, block_k=64, num_warps=4, num_stages=3)),
-    (None, Tile(block_n=64, down_block_n=64, block_t=128, block_k=64, num_warps=4, num_stages=3)),
+# Tables that no workload of the contract reaches: fp16 activations and float32 scales, both paths.
+_OTHER_OPERANDS = Compiles(
+    cases=tuple(
+        f"Case(routing=Routing(num_tokens={tokens}, num_experts=256, rows=((0, 37, 74, 111, 148, 185),)), "
+        f"hidden_size=4096, intermediate_size=2048, {operand})"
+        for tokens in (16, 512)
+        for operand in ("dtype=torch.float16", 'scale_type="float32"')
+    )
 )
-_GROUPED_FLOAT32 = ((None, Tile(block_n=32, down_block_n=64, block_t=32, block_k=32, num_warps=4, num_stages=2)),)
 
 
-def _choose_tile(*, grouped: bool, float32_operands: bool, num_slots: int, num_experts: int) -> Tile:
-    if not grouped:
-        return _SLOT_FLOAT32 if float32_operands else _SLOT
-    mean = num_slots / num_experts
-    table = _GROUPED_FLOAT32 if float32_operands else _GROUPED
-    return next(tile for limit, tile in table if limit is None or mean <= limit)
-
-
-def _block(size: int, limit: int) -> int:
-    # The largest power of two that divides size, at most limit; at least GROUP, because size is a multiple of it.
-    return min(size & -size, limit)
-
-
-def _validate(
-    hidden_states: torch.Tensor,
-    w13_packed: torch.Tensor,
-    w13_scale: torch.Tensor,
-    w2_packed: torch.Tensor,
-    w2_scale: torch.Tensor,
-    topk_ids: torch.Tensor,
-    topk_weights: torch.Tensor,
-) -> None:
-    scales = (torch.uint8, torch.float8_e8m0fnu, torch.float32)
-    require_dtype("hidden_states", hidden_states, torch.bfloat16, torch.float16)
-    require_dtype("w13_packed", w13_packed, torch.uint8)
-    require_dtype("w13_scale", w13_scale, *scales)
-    require_dtype("w2_packed", w2_packed, torch.uint8)
-    require_dtype("w2_scale", w2_scale, *scales)
-    require_dtype("topk_ids", topk_ids, torch.int32, torch.int64)
-    require_dtype("topk_weights", topk_weights, torch.float32)
-
-    require_rank("hidden_states", hidden_states, 2, "[M, K]")
-    require_rank("w13_packed", w13_packed, 3, "[E, 2I, K/2]")
-    require_rank("topk_ids", topk_ids, 2, "[M, topk]")
-    tokens, hidden = hidden_states.shape
-    experts, gate_up, _ = w13_packed.shape
-    require_multiple("hidden_states", "K", hidden, GROUP)
-    if gate_up % 2:
-        raise ValueError(f"w13_packed: wanted 2I rows (gate, then up), got {gate_up}")
-    inter = gate_up // 2
-    require_multiple("w13_packed", "I", inter, GROUP)
-    require_shape("w13_packed", w13_packed, (experts, 2 * inter, hidden // 2), "[E, 2I, K/2]")
-    require_shape("w13_scale", w13_scale, (experts, 2 * inter, hidden // GROUP), "[E, 2I, K/32]")
-    require_shape("w2_packed", w2_packed, (experts, hidden, inter // 2), "[E, K, I/2]")
-    require_shape("w2_scale", w2_scale, (experts, hidden, inter // GROUP), "[E, K, I/32]")
-    require_shape("topk_ids", topk_ids, (tokens, None), "[M, topk]")
-    require_shape("topk_weights", topk_weights, topk_ids.shape, "[M, topk]")
-
-    # A copy of the weights in every call would be worse than an error.
-    weights = {"w13_packed": w13_packed, "w13_scale": w13_scale, "w2_packed": w2_packed, "w2_scale": w2_scale}
-    for name, tensor in weights.items():
-        require_stride(name, tensor, 2, 1)
-    require_same_device({"hidden_states": hidden_states, **weights, "topk_ids": topk_ids, "topk_weights": topk_weights})
-
-
-def _scale_argument(scale: torch.Tensor) -> torch.Tensor:
-    # Triton has no name for e8m0: its bytes go in as bytes.
-    return scale.view(torch.uint8) if scale.dtype == torch.float8_e8m0fnu else scale
-
-
-def _float32(value: float) -> float:
-    # A Python float beyond float32 cannot be a kernel argument; infinity can.
-    return max(-_FLOAT32_MAX, min(value, _FLOAT32_MAX)) if abs(value) != float("inf") else value
-
-
-@implements("mxfp4_moe", name="auto")
+@implements("mxfp4_moe", name="auto", compiles=_OTHER_OPERANDS)
 def mxfp4_moe(
     hidden_states: torch.Tensor,
     w13_packed: torch.Tensor,
@@ -166,68 +65,39 @@ def mxfp4_moe(
     Raises TypeError (dtype) or ValueError (rank, shape, stride, device, value) naming the argument, before any launch.
     """
     require_choice("path", path, ("auto", "slot", "grouped"))
-    _validate(hidden_states, w13_packed, w13_scale, w2_packed, w2_scale, topk_ids, topk_weights)
-    scaling = _float32(require_number("routed_scaling_factor", routed_scaling_factor))
-    limit = None if clamp_limit is None else _float32(require_number("clamp_limit", clamp_limit, positive=True))
+    validate(hidden_states, w13_packed, w13_scale, w2_packed, w2_scale, topk_ids, topk_weights)
+    scaling = float32(require_number("routed_scaling_factor", routed_scaling_factor))
+    limit = None if clamp_limit is None else float32(require_number("clamp_limit", clamp_limit, positive=True))
 
     tokens, hidden = hidden_states.shape
     experts, inter, topk = w13_packed.shape[0], w13_packed.shape[1] // 2, topk_ids.shape[1]
-    num_slots = tokens * topk
-    if num_slots == 0 or experts == 0:
+    if topk_ids.numel() == 0 or experts == 0:
         return torch.zeros(tokens, hidden, dtype=hidden_states.dtype, device=hidden_states.device)
 
-    # Only the row stride is an argument of the kernel.
-    x = hidden_states if hidden_states.stride(1) == 1 else hidden_states.contiguous()
-    ids, weights = topk_ids.contiguous(), topk_weights.contiguous()
-    w13_scale, w2_scale = _scale_argument(w13_scale), _scale_argument(w2_scale)
-
-    # bfloat16 holds the dequantised weights exactly, but not fp16 activations and not a float32 scale.
-    float_scales = torch.float32 in (w13_scale.dtype, w2_scale.dtype)
-    float32_operands = float_scales or hidden_states.dtype == torch.float16
-    operands = {
-        "OPERAND": tl.float32 if float32_operands else tl.bfloat16,
-        "PRECISION": _EXACT_TENSOR_CORE if float32_operands and not float_scales else "ieee",
-    }
     grouped = path == "grouped" or (path == "auto" and tokens > SLOT_MAX_TOKENS)
-    tile = _choose_tile(grouped=grouped, float32_operands=float32_operands, num_slots=num_slots, num_experts=experts)
-    shape = {"BLOCK_T": tile.block_t, "num_warps": tile.num_warps, "num_stages": tile.num_stages}
-
-    act = torch.empty(num_slots, inter, dtype=torch.float32 if float32_operands else torch.bfloat16, device=x.device)
-    partial = torch.empty(num_slots, hidden, dtype=torch.float32, device=x.device)
-    out = torch.empty(tokens, hidden, dtype=hidden_states.dtype, device=x.device)
     # Triton launches on the current device, which need not be the tensors'.
-    with torch.cuda.device_of(x):
-        if grouped:
-            order, tiles = group_by_expert(ids.view(-1), experts, tile.block_t)
-            route, groups, window = (order, tiles, num_slots, experts), tiles.shape[0], 1
-        else:
-            window = min(_MAX_WINDOW, max(16, triton.next_power_of_2(num_slots)))
-            route, groups = (ids, None, num_slots, experts), num_slots
-        block_n = _block(inter, tile.block_n)
-        mxfp4_gate_up_kernel[groups, inter // block_n](
-            *route,
-            x, x.stride(0),
+    with torch.cuda.device_of(hidden_states):
+        forward = prepare(hidden_states, w13_packed, w13_scale, w2_scale, topk_ids, topk_weights, grouped=grouped)
+        out = torch.empty(tokens, hidden, dtype=hidden_states.dtype, device=hidden_states.device)
+        mxfp4_gate_up_kernel[forward.groups, inter // forward.gate_up["BLOCK_N"]](
+            *forward.route,
+            forward.x, forward.x.stride(0),
             w13_packed, w13_packed.stride(0), w13_packed.stride(1),
-            w13_scale, w13_scale.stride(0), w13_scale.stride(1),
-            act, 0.0 if limit is None else limit,
-            TOPK=topk, K=hidden, INTER=inter, HAS_CLAMP=limit is not None,
-            BLOCK_N=block_n, BLOCK_K=_block(hidden, tile.block_k), WINDOW=window, **operands, **shape,
+            forward.w13_scale, forward.w13_scale.stride(0), forward.w13_scale.stride(1),
+            forward.act, 0.0 if limit is None else limit,
+            TOPK=topk, HAS_CLAMP=limit is not None, **forward.gate_up, **forward.shared,
         )  # fmt: skip
-        block_k = _block(inter, tile.block_k)
-        # Triton 3.7 and 3.8 find no layout for 128 rows of 32 columns on sm_100's tensor core.
-        block_n = _block(hidden, tile.down_block_n if block_k > GROUP else tile.block_n)
-        mxfp4_down_kernel[groups, hidden // block_n](
-            *route,
-            act,
+        mxfp4_down_kernel[forward.groups, hidden // forward.down["BLOCK_N"]](
+            *forward.route,
+            forward.act,
             w2_packed, w2_packed.stride(0), w2_packed.stride(1),
-            w2_scale, w2_scale.stride(0), w2_scale.stride(1),
-            partial,
-            K=hidden, INTER=inter,
-            BLOCK_N=block_n, BLOCK_K=block_k, WINDOW=window, **operands, **shape,
+            forward.w2_scale, forward.w2_scale.stride(0), forward.w2_scale.stride(1),
+            forward.partial, **forward.down, **forward.shared,
         )  # fmt: skip
         mxfp4_combine_kernel[tokens, triton.cdiv(hidden, _COMBINE_BLOCK)](
-            partial, ids, weights, out, experts, scaling, TOPK=topk, K=hidden, BLOCK_K=_COMBINE_BLOCK
-        )
+            forward.partial, forward.ids, forward.weights, out, experts, scaling,
+            TOPK=topk, K=hidden, BLOCK_K=_COMBINE_BLOCK,
+        )  # fmt: skip
     return out
 
 

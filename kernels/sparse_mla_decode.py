@@ -9,6 +9,9 @@ import torch
 import triton
 
 from harness import implements
+from harness.device.capabilities import has_tensor_memory, has_wgmma
+from harness.device.targets import Target
+from harness.launch.current import current_target
 from kernels._sparse_mla_arguments import (
     MAX_SPLITS,
     Cache,
@@ -30,22 +33,32 @@ class Tile:
     num_warps: int
 
 
-#: Every configuration that is launched: at most 90,112 of the 101,376 bytes of shared memory of an sm_120 block.
-FEW_HEADS = Tile(16, 32, 4)
+#: Every configuration that is launched: at most 90,112 of the 101,376 bytes of shared memory of an sm_120 block, and no
+#: spills on NVIDIA's targets.  There, 4 warps on 16 heads spill up to 144 bytes a thread.
+FEW_HEADS = Tile(16, 32, 8)
 MANY_HEADS = Tile(32, 32, 8)
+#: For targets without wgmma or tcgen05, where 32 tokens spill up to 80 bytes a thread.
+MANY_HEADS_SYNCHRONOUS = Tile(32, 16, 8)
+#: For AMD, whose waves have more registers.
+FEW_HEADS_AMD = Tile(16, 32, 4)
 #: Programs that fill a GPU once (SM counts are 78 to 188); a smaller grid is split over tokens up to this.
 TARGET_PROGRAMS = 128
 #: Columns of one program of the merge.
 COMBINE_BLOCK_D = 128
+# Tensors of the virtual GPU are the CPU's: its default target.
+_VIRTUAL_TARGET = "sm_120"
 
 
-def choose_tile(batch: int, num_heads: int) -> Tile:
+def choose_tile(batch: int, num_heads: int, target: Target) -> Tile:
     """Return the tile for ``batch`` requests of ``num_heads`` heads.
 
-    Decided from shapes only, so that a launch can be captured in a graph. Wide tiles read each token once for more
-    heads; narrow ones spread few requests over more programs.
+    Decided from shapes and target only, so that a launch can be captured in a graph. Wide tiles read each token once
+    for more heads; narrow ones spread few requests over more programs.
     """
-    return FEW_HEADS if num_heads <= 16 or batch < 8 else MANY_HEADS
+    if num_heads <= 16 or batch < 8:
+        return FEW_HEADS if target.vendor == "cuda" else FEW_HEADS_AMD
+    asynchronous = has_wgmma(target) or has_tensor_memory(target)
+    return MANY_HEADS if asynchronous or target.vendor == "rocm" else MANY_HEADS_SYNCHRONOUS
 
 
 def choose_num_splits(programs: int, tiles: int) -> int:
@@ -115,7 +128,7 @@ def sparse_mla_decode(
         extra = checked_cache("extra_", batch, extra_k_cache, extra_indices, extra_topk_length)
     check_devices(q, attn_sink, {"": cache} if extra is None else {"": cache, "extra_": extra})
 
-    tile = choose_tile(batch, num_heads)
+    tile = choose_tile(batch, num_heads, current_target(q.device, _VIRTUAL_TARGET))
     programs = batch * triton.cdiv(num_heads, tile.block_h)
     token_tiles = sum(triton.cdiv(part.topk, tile.block_t) for part in (cache, extra) if part is not None)
     out = torch.empty((batch, 1, num_heads, head_dim_v), dtype=torch.bfloat16, device=q.device)

@@ -45,7 +45,9 @@ def mxfp4_moe(
         w2 = _weights(w2_packed[expert], w2_scale[expert]).to(wide)
         gate, up = rounded(hidden_states[tokens].to(wide) @ w13.T).chunk(2, dim=-1)
         if clamp_limit is not None:
-            gate, up = gate.clamp(max=clamp_limit), up.clamp(-clamp_limit, clamp_limit)
+            # a number past the dtype's range clamps as the largest in it does
+            limit = clamp_limit if clamp_limit == torch.inf else min(clamp_limit, torch.finfo(wide).max)
+            gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
         down = rounded(rounded(_silu(gate) * up) @ w2.T)
         slots[tokens, ranks] = rounded(down * rounded(topk_weights[tokens, ranks].to(wide))[:, None])
     return {"out": (rounded(slots.sum(dim=1)) * routed_scaling_factor).to(hidden_states.dtype)}

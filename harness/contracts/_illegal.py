@@ -38,6 +38,11 @@ def shorter(dim: int, count: int = 1) -> Change:
     return lambda tensor: tensor.narrow(dim, 0, tensor.shape[dim] - count).contiguous()
 
 
+def on_another_device(tensor: torch.Tensor) -> torch.Tensor:
+    """Return ``tensor`` on the one device that every machine has besides its own; it has no content there."""
+    return tensor.to("meta")
+
+
 def zeros(*shape: int) -> Change:
     """Return the change to zeros of ``shape``, the dtype kept."""
     return lambda tensor: torch.zeros(shape, dtype=tensor.dtype)

@@ -9,11 +9,11 @@ import torch
 from hypothesis import strategies as st
 
 from harness.contract import Contract, Inputs, Outputs, Rejection, Relation
-from harness.contracts._illegal import Illegal, shorter, value
+from harness.contracts._illegal import Illegal, on_another_device, shorter, value
 from harness.poison import Poison
 from harness.registry import register
 from harness.strategies.formats import float_tensor
-from harness.strategies.layouts import Layout, layouts, materialise
+from harness.strategies.layouts import Layout, far, layouts, materialise
 from harness.strategies.sizes import sizes
 from harness.strategies.spec import Spec, derived_seed, require
 from harness.tolerance import Budget
@@ -43,7 +43,7 @@ class Case(Spec):
 
     def __post_init__(self) -> None:
         require(self.num_parts >= 1, "num_parts", "at least 1", self.num_parts)
-        require(self.head_dim >= 1, "head_dim", "at least 1", self.head_dim)
+        require(self.head_dim >= 0, "head_dim", "at least 0", self.head_dim)
         require(self.dtype in _DTYPES, "dtype", f"one of {_DTYPES}", self.dtype)
         named = {part for row in self.empty for part in row}
         require(named <= set(range(self.num_parts)), "empty", f"parts below {self.num_parts}", self.empty)
@@ -67,7 +67,7 @@ def _cases(draw: st.DrawFn) -> Case:
     return Case(
         num_parts=num_parts,
         empty=tuple(draw(empty) for _ in range(num_rows)),
-        head_dim=draw(sizes(tile=32, min_size=1, max_size=80) | st.sampled_from([128, 500, 512, 513])),
+        head_dim=draw(sizes(tile=32, min_size=1, max_size=80) | st.sampled_from([128, 500, 512, 513, 1030])),
         dtype=draw(st.sampled_from(_DTYPES)),
         lse_ranges=draw(st.lists(st.sampled_from(list(_LSE_RANGES)), min_size=1, max_size=3).map(tuple)),
         nan_in=draw(st.sampled_from(["nothing", "nothing", "nothing", "outs", "lses"])),
@@ -78,7 +78,7 @@ def _cases(draw: st.DrawFn) -> Case:
 
 
 def cases() -> st.SearchStrategy[Case]:
-    """Legal cases: 1 to 5 parts of 1 to 17 rows, any of them empty, head_dim 1 to 513, three dtypes."""
+    """Legal cases: 1 to 5 parts of 1 to 17 rows, any of them empty, head_dim 1 to 1030, three dtypes."""
     return _cases()
 
 
@@ -89,7 +89,7 @@ def inputs(case: Case, device: torch.device, poison: Poison) -> Inputs:
     generator = torch.Generator().manual_seed(derived_seed(case.seed, "lses"))
     spread = torch.rand(case.num_parts, num_rows, generator=generator) * 2 - 1
     ranges = [_LSE_RANGES[case.lse_ranges[row % len(case.lse_ranges)]] for row in range(num_rows)]
-    centre, width = (torch.tensor(numbers, dtype=torch.float32) for numbers in zip(*ranges, strict=True))
+    centre, width = torch.tensor(ranges, dtype=torch.float32).view(num_rows, 2).unbind(1)
     lses = centre + width * spread
     _put_nan(case, outs, lses)
     for row, parts in enumerate(case.empty):
@@ -103,7 +103,7 @@ def inputs(case: Case, device: torch.device, poison: Poison) -> Inputs:
 
 
 def _put_nan(case: Case, outs: torch.Tensor, lses: torch.Tensor) -> None:
-    if case.nan_in == "nothing" or not case.full:
+    if case.nan_in == "nothing" or not case.full or (case.nan_in == "outs" and case.head_dim == 0):
         return
     generator = torch.Generator().manual_seed(derived_seed(case.seed, "nan"))
     part, row = case.full[int(torch.randint(len(case.full), (), generator=generator))]
@@ -118,6 +118,8 @@ def features(case: Case) -> frozenset[str]:
     ranges = {case.lse_ranges[row % len(case.lse_ranges)] for row in range(len(case.empty))}
     tags = {
         "several parts": case.num_parts > 1,
+        "no rows": not case.empty,
+        "no columns": case.head_dim == 0,
         "empty part": any(case.empty),
         "empty row": any(len(parts) == case.num_parts for parts in case.empty),
         "fp16": case.dtype == torch.float16,
@@ -125,6 +127,7 @@ def features(case: Case) -> frozenset[str]:
         f"NaN in {case.nan_in}": case.nan_in != "nothing" and bool(case.full),
         "outs non-contiguous": case.outs_layout.kind != "contiguous",
         "lses non-contiguous": case.lses_layout.kind != "contiguous",
+        "far": "far" in (case.outs_layout.kind, case.lses_layout.kind),
         **{f"lse {name}": name in ranges for name in _LSE_RANGES if name != "plain"},
     }
     return frozenset(tag for tag, present in tags.items() if present)
@@ -159,18 +162,25 @@ def rejects() -> tuple[Rejection, ...]:
         illegal("lses of rank 1", "lses", lses=lambda t: t[0]),
         illegal("lses of fewer parts", "lses", lses=shorter(0)),
         illegal("lses of fewer rows", "lses", lses=shorter(1)),
+        illegal("lses on another device", "lses", lses=on_another_device),
         illegal("lses that are no tensor", "lses", lses=value(0.0)),
     )
 
 
 _LEGAL = Case(num_parts=2, empty=((), (0,), ()), head_dim=8)
 
-#: Corners that must stay right: two empty parts, one of two, every part of many.
+#: Corners that must stay right: two empty parts, one of two, every part of many, no row or no column at all, three
+#: tiles of columns (the second tile alone hides a wrong step), offsets past 2^31.
 PINNED = (
     Case(num_parts=1, empty=((),), head_dim=1),
     Case(num_parts=2, empty=((0, 1), (0,), ()), head_dim=3),
     Case(num_parts=5, empty=((), (4,), (0, 1, 2)), head_dim=513, dtype=torch.float32, lse_ranges=("low", "high")),
     Case(num_parts=2, empty=((1,), ()), head_dim=64, nan_in="lses"),
+    Case(num_parts=2, empty=(), head_dim=8),
+    Case(num_parts=2, empty=((), (0, 1)), head_dim=0),
+    Case(num_parts=1, empty=((),), head_dim=1030),
+    Case(num_parts=3, empty=((),) * 3, head_dim=3, outs_layout=far(1), lses_layout=far(1)),
+    Case(num_parts=3, empty=((),) * 3, head_dim=3, outs_layout=far(2), lses_layout=far(2)),
 )
 
 #: DeepSeek-V4-Flash decode: 64 heads of 512, two caches, or one cache in 8 splits.

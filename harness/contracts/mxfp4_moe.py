@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from hypothesis import strategies as st
@@ -11,12 +12,12 @@ from hypothesis import strategies as st
 from harness.checks import permuted_rows, retyped
 from harness.contract import Contract, Inputs, Rejection
 from harness.contracts._budgets import RoundedIntermediates
-from harness.contracts._illegal import Illegal, shorter, value, zeros
+from harness.contracts._illegal import Illegal, on_another_device, shorter, value, zeros
 from harness.poison import INT32_MAX, Poison
 from harness.registry import register
 from harness.strategies.formats import float_tensor, sample_codes
 from harness.strategies.ids import INT32_MIN, WRAPS_TO_ZERO
-from harness.strategies.layouts import Layout, layouts, materialise
+from harness.strategies.layouts import Layout, far, layouts, materialise
 from harness.strategies.moe import Routing, routing_tensors, routings, unrouted_experts
 from harness.strategies.sizes import sizes
 from harness.strategies.spec import Spec, derived_seed, require
@@ -24,6 +25,7 @@ from reference.mxfp4_moe import mxfp4_moe as oracle
 from reference.mxfp4_moe import mxfp4_moe_magnitude
 
 GROUP = 32
+WEIGHTS = ("w13_packed", "w13_scale", "w2_packed", "w2_scale")
 CONTIGUOUS = Layout()
 ScaleType = Literal["e8m0", "uint8", "float32"]
 #: "lowest" starts at byte 0, 2**-127, a float32 subnormal; "highest" ends a factor 2**5 below the float32 limit.
@@ -35,6 +37,8 @@ _W13_BYTES: dict[ScaleRange, tuple[int, int]] = {"plain": (121, 126), "lowest": 
 # 2**120, not more: 32 products of a group may be summed before their scale is applied, and must not overflow
 _HIDDEN_EXPONENT: dict[ScaleRange, int] = {"plain": 0, "lowest": 120, "highest": -122}
 _W2_BYTES = (119, 125)
+#: A clamp that is a number in Python and none in float32: it clamps nothing.
+_PAST_FLOAT32 = 1.0e39
 _QUIET_EXPONENT = {torch.bfloat16: -12, torch.float16: -5}
 
 
@@ -50,6 +54,7 @@ class Case(Spec):
     scale_range: ScaleRange = "plain"
     quiet_rows: bool = False
     hidden_layout: Layout = CONTIGUOUS
+    weight_layout: Layout = CONTIGUOUS
     clamp_limit: float | None = None
     routed_scaling_factor: float = 1.0
     nan_in: NanIn = "nothing"
@@ -61,13 +66,16 @@ class Case(Spec):
             require(size > 0 and size % GROUP == 0, name, f"a positive multiple of {GROUP}", size)
         plain = self.dtype == torch.bfloat16 or self.scale_range == "plain"
         require(plain, "scale_range", "'plain' for float16, whose range ends at 65504", self.scale_range)
+        kind = self.weight_layout.kind
+        fits = kind == "contiguous" or (kind == "far" and self.weight_layout.amount > 1)
+        require(fits, "weight_layout", "contiguous, or experts or rows far apart", self.weight_layout)
         quiet = self.quiet_rows and self.scale_range == "highest"
         require(not quiet, "quiet_rows", "False for the highest scales, where bfloat16 has nothing quieter left", True)
 
 
-@st.composite
-def _cases(draw: st.DrawFn) -> Case:
-    num_tokens = draw(st.sampled_from([1, 2, 3, 4, 5, 0, 15, 16, 17, 33, 63, 64, 65]))
+def drawn_fields(draw: st.DrawFn, token_counts: Sequence[int], largest: int) -> dict[str, Any]:
+    """Draw the fields of a case: as many tokens as one of ``token_counts``, K and I up to ``largest``."""
+    num_tokens = draw(st.sampled_from(token_counts))
     num_experts = draw(st.integers(1, 6))
     top_k = draw(st.integers(1, 3))
     dtype = draw(st.sampled_from([torch.bfloat16, torch.bfloat16, torch.bfloat16, torch.float16]))
@@ -75,10 +83,10 @@ def _cases(draw: st.DrawFn) -> Case:
     drawn_range: ScaleRange = draw(st.sampled_from(["plain", "lowest", "highest"]))
     scale_range: ScaleRange = drawn_range if dtype == torch.bfloat16 else "plain"
     nans: list[NanIn] = ["nothing", "nothing", "nothing", "hidden_states", "w13_scale", "w2_scale", "topk_weights"]
-    return Case(
+    return dict(
         routing=draw(routings(num_tokens=num_tokens, num_experts=num_experts, top_k=top_k)),
-        hidden_size=draw(sizes(tile=64, min_size=32, max_size=160, multiple_of=GROUP)),
-        intermediate_size=draw(sizes(tile=64, min_size=32, max_size=160, multiple_of=GROUP)),
+        hidden_size=draw(sizes(tile=64, min_size=32, max_size=largest, multiple_of=GROUP)),
+        intermediate_size=draw(sizes(tile=64, min_size=32, max_size=largest, multiple_of=GROUP)),
         dtype=dtype,
         scale_type=draw(st.sampled_from(["e8m0", "uint8", "float32"])),
         scale_range=scale_range,
@@ -89,6 +97,11 @@ def _cases(draw: st.DrawFn) -> Case:
         nan_in=draw(st.sampled_from(nans)),
         seed=draw(st.integers(0, 2**16 - 1)),
     )
+
+
+@st.composite
+def _cases(draw: st.DrawFn) -> Case:
+    return Case(**drawn_fields(draw, (1, 2, 3, 4, 5, 0, 15, 16, 17, 33, 63, 64, 65), largest=160))
 
 
 def cases() -> st.SearchStrategy[Case]:
@@ -116,9 +129,11 @@ def inputs(case: Case, device: torch.device, poison: Poison) -> Inputs:
     }
     _put_nan(case, built)
     for expert in unrouted_experts(case.routing):
-        for name in ("w13_packed", "w13_scale", "w2_packed", "w2_scale"):
+        for name in WEIGHTS:
             poison.fill_(built[name][expert], "unrouted experts")
     moved: Inputs = {name: tensor.to(device) for name, tensor in built.items()}
+    for name in WEIGHTS:
+        moved[name] = materialise(moved[name], case.weight_layout, poison, "weight padding")
     moved["hidden_states"] = materialise(moved["hidden_states"], case.hidden_layout, poison, "hidden row padding")
     moved["routed_scaling_factor"] = case.routed_scaling_factor
     moved["clamp_limit"] = case.clamp_limit
@@ -201,7 +216,9 @@ def features(case: Case) -> frozenset[str]:
         f"{case.scale_range} scales": case.scale_range != "plain",
         "quiet rows": case.quiet_rows and routing.num_tokens > 1,
         f"hidden rows {case.hidden_layout.kind}": case.hidden_layout.kind != "contiguous",
+        "far weights": case.weight_layout.kind == "far",
         "clamp": case.clamp_limit is not None,
+        "limit past float32": case.clamp_limit == _PAST_FLOAT32,
         "routed scaling": case.routed_scaling_factor != 1.0,
         f"NaN in {case.nan_in}": case.nan_in != "nothing" and bool(_valid_slots(case)),
     }
@@ -246,6 +263,7 @@ def rejects() -> tuple[Rejection, ...]:
         illegal("ids of fewer tokens", "topk_ids", topk_ids=shorter(0)),
         illegal("bfloat16 weights", "topk_weights", topk_weights=torch.Tensor.bfloat16),
         illegal("weights of fewer slots", "topk_weights", topk_weights=shorter(1)),
+        illegal("ids on another device", "topk_ids", topk_ids=on_another_device),
         illegal("clamp limit 0", "clamp_limit", clamp_limit=value(0.0)),
         illegal("clamp limit below 0", "clamp_limit", clamp_limit=value(-1.0)),
     )
@@ -259,13 +277,22 @@ _LEGAL = Case(routing=_routed(2, (0, 1), num_experts=2), hidden_size=64, interme
 _SPREAD = ((0, 1), (2, 3), (3, 0), (1, -1), (2, 2))
 
 #: Corners that must stay right: the smallest sizes, both sides of a switch between two paths, -1 and an unrouted
-#: expert 0 together, a clamp beside a quiet row.
+#: expert 0 together, a clamp beside a quiet row, experts and rows whose offsets pass 2^31.
 PINNED = (
     Case(routing=_routed(1, (0,), num_experts=1), hidden_size=32, intermediate_size=32),
     Case(routing=_routed(128, *_SPREAD), hidden_size=32, intermediate_size=32),
     Case(routing=_routed(129, *_SPREAD), hidden_size=32, intermediate_size=32),
     Case(routing=_routed(3, (-1, 1), (4, 1)), hidden_size=64, intermediate_size=96, scale_type="uint8"),
     Case(routing=_routed(2, (0, 3)), hidden_size=96, intermediate_size=32, clamp_limit=1.0, quiet_rows=True),
+    Case(routing=_routed(2, (2, 0), num_experts=3), hidden_size=32, intermediate_size=32, weight_layout=far(3)),
+    Case(
+        routing=_routed(1, (1,), num_experts=2),
+        hidden_size=64,
+        intermediate_size=32,
+        scale_type="float32",
+        weight_layout=far(2),
+        clamp_limit=_PAST_FLOAT32,
+    ),
 )
 
 #: The sizes of DeepSeek-V4-Flash, decode and prefill: 256 experts, 6 of them a token.

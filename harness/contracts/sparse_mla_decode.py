@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from harness.checks import permuted_rows, renamed_pages, retyped
 from harness.contract import Contract, Inputs, Rejection, Relation
-from harness.contracts._illegal import Illegal, shorter, value, zeros
+from harness.contracts._illegal import Illegal, on_another_device, shorter, value, zeros
 from harness.contracts._mla_parts import Part, part_features, parts
 from harness.contracts._mla_values import WIDTH, Sink, Special, TokenKind, put_special, queries, sinks, token_bytes
 from harness.poison import Poison
@@ -42,6 +42,7 @@ class Case(Spec):
     tokens: TokenKind = "plain"
     special: Special = "nothing"
     q_layout: Layout = CONTIGUOUS
+    index_layout: Layout = CONTIGUOUS
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -110,11 +111,20 @@ def inputs(case: Case, device: torch.device, poison: Poison) -> Inputs:
             ],
             f"{prefix}topk_length": length_tensor(part.lengths, device=device),
         }
+        for name in (f"{prefix}indices", f"{prefix}topk_length"):
+            built[name] = _spread(built[name], case.index_layout, poison)
     return built | {
-        "attn_sink": None if sink is None else sink.to(device),
+        "attn_sink": _spread(None if sink is None else sink.to(device), case.index_layout, poison),
         "head_dim_v": case.head_dim_v,
         "softmax_scale": case.softmax_scale,
     }
+
+
+def _spread(tensor: torch.Tensor | None, layout: Layout, poison: Poison) -> torch.Tensor | None:
+    """Lay ``tensor`` out as ``layout`` says, as far as its rank allows."""
+    if tensor is None or (tensor.dim() < 2 and layout.kind != "step"):
+        return tensor
+    return materialise(tensor, layout, poison, "index padding")
 
 
 def features(case: Case) -> frozenset[str]:
@@ -134,6 +144,7 @@ def features(case: Case) -> frozenset[str]:
         case.tokens.replace("_", " "): case.tokens != "plain",
         f"{case.special.replace('_', ' ')}": special,
         "q non-contiguous": case.q_layout.kind != "contiguous",
+        "indices non-contiguous": case.index_layout.kind != "contiguous",
     }
     found = {tag for tag, present in tags.items() if present}
     return frozenset(found.union(*(part_features(part) for part in case.parts)))
@@ -183,6 +194,7 @@ def rejects() -> tuple[Rejection, ...]:
         illegal("float32 lengths", "topk_length", topk_length=torch.Tensor.float),
         illegal("lengths of fewer sequences", "topk_length", topk_length=shorter(0)),
         illegal("lengths of rank 2", "topk_length", topk_length=lambda t: t[:, None]),
+        illegal("indices on another device", "indices", indices=on_another_device),
         illegal("bfloat16 sink", "attn_sink", attn_sink=torch.Tensor.bfloat16),
         illegal("sink of fewer heads", "attn_sink", attn_sink=shorter(0)),
         illegal("head_dim_v 0", "head_dim_v", head_dim_v=value(0)),
@@ -216,13 +228,20 @@ _LEGAL = Case(
 )
 
 #: Corners that must stay right: the last token of a page of 256, both caches with their own page size and a sink,
-#: a row without tokens beside one with, a sink and NaN together.
+#: a row without tokens beside one with, a sink and NaN together, everything but q and the caches strided.
 PINNED = (
     Case(num_heads=1, main=_part(1, 1, 1, 1)),
     Case(num_heads=16, main=_part(256, 2, 2, 64, padding=256), sink="plain"),
     Case(num_heads=17, main=_part(64, 2, 2, 33, padding=64), extra=_part(2, 3, 2, 5), sink="mixed", head_dim_v=256),
     Case(num_heads=2, main=_part(2, 3, 3, 5, lengths=(0, 9, 2)), sink="plain"),
     Case(num_heads=2, main=_part(16, 2, 2, 17, lengths=(17, -1)), special="nan_code", sink="plain"),
+    Case(
+        num_heads=2,
+        main=_part(2, 3, 2, 5, lengths=(5, 3)),
+        extra=_part(1, 3, 2, 3, lengths=(2, 3)),
+        sink="mixed",
+        index_layout=Layout(kind="step", amount=2),
+    ),
 )
 
 #: DeepSeek-V4-Flash: 64 heads, a window of 128 tokens in pages of 256 and 512 tokens of a compressed cache in pages

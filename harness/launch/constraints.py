@@ -137,13 +137,16 @@ def choose_form(
     limits: Constraints | None = None,
     *,
     operands: Operands = BF16,
+    refused: bool = False,
 ) -> Form:
     """Return the first of the three forms, in the order of `Form`, that ``target`` can do and that fits it.
 
     ``triton_version`` is ``"3.7.1"`` or ``(3, 7)``, by default the installed one; ``limits`` are by default
     those in force. A persistent form is taken by itself only where its TMA operations are instructions; where Triton
     lowers them to pointer accesses it is taken on request. Stages are given up until a block's shared memory fits,
-    unless their number was asked for. Raises NoForm if nothing is left, ValueError for an unknown target or Triton.
+    unless their number was asked for. With ``refused`` a form that does not compile on ``target`` is taken too, for
+    whoever wants to see the compiler refuse it. Raises NoForm if nothing is left, ValueError for an unknown target or
+    Triton.
     """
     target = target_of(target) if isinstance(target, str) else target
     version = _version(triton_version)
@@ -151,7 +154,7 @@ def choose_form(
     against = []
     for name in _names(wanted):
         try:
-            reason = _capable(name, target, version, forced=wanted.is_persistent is True)
+            reason = _capable(name, target, version, forced=wanted.is_persistent is True, refused=refused)
             return _fitted(name, reason, target, wanted, operands)
         except NoForm as problem:
             against.append(f"{name}: {problem}")
@@ -170,12 +173,12 @@ def _names(wanted: Constraints) -> list[FormName]:
     return names
 
 
-def _capable(name: FormName, target: Target, version: tuple[int, int], *, forced: bool) -> str:
+def _capable(name: FormName, target: Target, version: tuple[int, int], *, forced: bool, refused: bool) -> str:
     """Return why ``target`` can do the form; raises NoForm with the reason why not."""
     gather, scatter = (tma_form(target, operation, version) for operation in ("gather", "scatter"))
     found = f"{target.arch}, Triton {version[0]}.{version[1]}: tile gather {gather}, tile scatter {scatter}"
     needed = {"persistent-scatter": (gather, scatter), "persistent-store": (gather,), "non-persistent": ()}[name]
-    if "refused" in needed or ("lowered" in needed and not forced):
+    if ("refused" in needed and not refused) or ("lowered" in needed and not forced):
         raise NoForm(found)
     return f"{found} (as asked, by pointers)" if "lowered" in needed else found
 

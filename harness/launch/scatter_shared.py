@@ -1,13 +1,14 @@
 """Shared memory that one block of ``moe_scatter`` takes, from its tile, its stages and its number formats.
 
-    buffers * (activations + weights + scales) + barriers + (scattered rows)
+    buffers * (activations + weights + scales) + widened weights + barriers + (scattered rows)
 
 ``activations`` is ``block_m * block_k`` elements, ``weights`` ``block_n * block_k``, ``scattered rows``
 ``block_m * block_n`` of the output, staged only for tile scatter. Products that run behind the program (wgmma,
-tcgen05) keep as many buffers as stages, the others read a buffer at once and need one fewer. Compiled figures for bf16,
+tcgen05) keep as many buffers as stages, the others read a buffer at once and need one fewer. Weights narrower than the
+activations pass through registers, so one buffer fewer holds them; where the product reads its operands from shared
+memory, and on AMD possibly, one tile of them is staged in the activations' type. Compiled figures for bf16,
 128 x 128 x 64, 3 stages: 98,304 bytes on sm_90 without TMA, 131,120 on sm_100 with gather and scatter, 65,552 on sm_120
-with gather. What a kernel stages beyond this (weights it widens in shared memory) is not counted: the compiled
-``metadata.shared`` has the last word.
+with gather; for E4M3 weights 81,920, 114,752 and 49,168.
 """
 
 from __future__ import annotations
@@ -59,16 +60,22 @@ def shared_bytes(
     the number is the compiler's, on sm_100 and sm_103 up to 16 bytes a stage more; with one stage and on AMD it may be
     well above.
     """
-    scales = tile.n * tile.k // 32 if operands.scaled else 0
-    stage = _bytes(tile.m * tile.k, operands.activations) + _bytes(tile.n * tile.k, operands.weights) + scales
+    inputs = _bytes(tile.m * tile.k, operands.activations)
+    weights = _bytes(tile.n * tile.k, operands.weights) + (tile.n * tile.k // 32 if operands.scaled else 0)
     rows = _bytes(tile.m * tile.n, operands.output) if scatters else 0
+    narrow = operands.weights < operands.activations
+    widened = _bytes(tile.n * tile.k, operands.activations) if narrow else 0
     if target.arch in _PADDED:
-        return (num_stages * stage + rows) * 9 // 8 + num_stages * _BARRIER_BYTES
+        return (num_stages * (inputs + weights) + widened + rows) * 9 // 8 + num_stages * _BARRIER_BYTES
     asynchronous = (has_wgmma(target) or has_tensor_memory(target)) and tile.m >= _ASYNCHRONOUS_ROWS
     buffers = num_stages if asynchronous else max(num_stages - 1, 1)
     behind = has_tensor_memory(target) and asynchronous
     barriers = buffers * _BARRIER_BYTES * (2 if behind else 1 if gathers else 0)
-    return buffers * stage + rows + barriers
+    if narrow and asynchronous:
+        fewer = max(buffers - 1, 1)
+        barriers += fewer * _BARRIER_BYTES if gathers else 0
+        return buffers * inputs + fewer * weights + widened + rows + barriers
+    return buffers * (inputs + weights) + (widened if target.vendor == "rocm" else 0) + rows + barriers
 
 
 def _bytes(elements: int, bits: int) -> int:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from harness.poison import NAN, Poison
 from harness.strategies import Layout, layouts, materialise
 
-ALL = ("contiguous", "padded_rows", "transposed", "offset", "step", "expanded")
+ALL = ("contiguous", "padded_rows", "transposed", "offset", "step", "far", "expanded")
 
 
 def values_of(shape):
@@ -33,7 +33,7 @@ def test_every_kind_is_reached(reach):
 
 
 @given(
-    shape=st.lists(st.integers(0, 4), min_size=2, max_size=3), layout=layouts(rank=2, allow=[*ALL[:-1]]), data=st.data()
+    shape=st.lists(st.integers(0, 4), min_size=2, max_size=3), layout=layouts(rank=2, allow=[*ALL[:-2]]), data=st.data()
 )
 def test_the_view_equals_the_values_and_every_other_element_is_poison(shape, layout, data):
     dtype = data.draw(st.sampled_from([torch.float32, torch.bfloat16, torch.int32, torch.uint8, torch.float8_e4m3fn]))
@@ -67,6 +67,16 @@ def test_each_kind_has_the_strides_that_it_names(layout, stride, offset, gaps):
     assert (view.stride(), view.storage_offset()) == (stride, offset)
     stored = torch.empty(0).set_(view.untyped_storage())
     assert stored.isnan().sum() == gaps
+
+
+@pytest.mark.parametrize("axis", [1, 2, 3])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float8_e4m3fn])
+def test_a_far_axis_ends_where_an_offset_in_32_bits_wraps_and_its_stride_still_fits(axis, dtype):
+    values = values_of((3, 4, 5)).to(dtype)
+    view = materialise(values, Layout(kind="far", amount=axis), Poison(NAN), "gaps")
+    assert torch.equal(view.float(), values.float())
+    assert view.stride(-axis) < 2**31 <= view.stride(-axis) * (view.shape[-axis] - 1)
+    assert min(view.stride()) == 1
 
 
 def test_expanded_repeats_the_first_row():
@@ -123,6 +133,7 @@ def test_a_fault_of_unit_stride_alone_shrinks_to_the_least_step(minimal):
         (lambda: Layout(kind="padded_rows"), "amount"),
         (lambda: Layout(kind="transposed", amount=2), "amount"),
         (lambda: materialise(torch.ones(3), Layout(kind="transposed"), Poison(), "gaps"), "values"),
+        (lambda: materialise(torch.ones(3), Layout(kind="far", amount=2), Poison(), "gaps"), "values"),
     ],
 )
 def test_impossible_arguments_are_refused_by_name(call, named):

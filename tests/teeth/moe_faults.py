@@ -107,7 +107,7 @@ FAULTS = (
     _moe(
         "0.4 % too large", DEVICE, "(total * scaling)", "(total * scaling * 1.004)", "oracle:out"
     ),
-    _moe("K checked for even only", MOE, 'require_multiple("hidden_states", "K", hidden, GROUP)',
+    _moe("K checked for even only", "_mxfp4_arguments", 'require_multiple("hidden_states", "K", hidden, GROUP)',
          'require_multiple("hidden_states", "K", hidden, 2)', "rejects:"),
     _moe("clamp limit not checked", MOE, 'require_number("clamp_limit", clamp_limit, positive=True)',
          'require_number("clamp_limit", clamp_limit)', "rejects:"),

@@ -8,10 +8,10 @@ from harness import registry
 from harness.hunt import Fault
 from harness.profiles import EXAMPLES
 from harness.search import search
-from tests.teeth import attention_faults, moe_faults
+from tests.teeth import attention_faults, logits_faults, moe_faults, scatter_faults
 from tests.teeth.planting import Planted, implementation_with
 
-FAULTS = (*moe_faults.FAULTS, *attention_faults.FAULTS)
+FAULTS = (*moe_faults.FAULTS, *attention_faults.FAULTS, *logits_faults.FAULTS, *scatter_faults.FAULTS)
 
 
 class _Killed(BaseException):

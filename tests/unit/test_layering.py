@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-STANDARD = {"__future__", "collections", "contextlib", "dataclasses", "enum", "functools", "math", "typing"}
+STANDARD = {"__future__", "collections", "contextlib", "dataclasses", "enum", "functools", "logging", "math", "typing"}
 
 #: Folder -> what its modules may import, besides STANDARD.
 ALLOWED = {
