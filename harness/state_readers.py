@@ -19,8 +19,9 @@ from typing import Any
 from harness import state_torch
 from harness.state import State
 
-#: pytest writes the running test and phase here.
-_NOT_OURS = ("PYTEST_CURRENT_TEST", "PYTEST_VERSION")
+#: pytest writes the running test and phase; torch writes its cache's folder when it first imports its compiler, which
+#: a dispatch mode and many an operation make it do.
+_NOT_OURS = ("PYTEST_CURRENT_TEST", "PYTEST_VERSION", "TORCHINDUCTOR_CACHE_DIR")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, *((signal.SIGALRM,) if hasattr(signal, "SIGALRM") else ()))
 _STATUS = Path("/proc/self/status")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import mmap
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,11 +11,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
+from harness.strategies.address_space import uncommitted
+
 #: Elements up to which a tensor is computed as usual: what a launch decides by (routings, lengths) is small.
 SMALL = 1 << 18
 
-# Linux; the constant is missing from the mmap module before Python 3.13.
-_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
 # Operations whose result may be larger than all that they read; besides these, those that read no tensor.
 _ENLARGING = frozenset(
     f"aten::{name}"
@@ -168,6 +167,4 @@ def _uncommitted(value: Any) -> Any:
     reach = sum((size - 1) * stride for size, stride in zip(value.size(), value.stride(), strict=True)) + 1
     if not value.numel():
         return torch.empty_strided(value.size(), value.stride(), dtype=value.dtype)
-    place = mmap.mmap(-1, reach * value.element_size(), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE)
-    storage = torch.frombuffer(place, dtype=torch.uint8).view(value.dtype)
-    return storage.as_strided(value.size(), value.stride())
+    return uncommitted(reach, value.dtype).as_strided(value.size(), value.stride())

@@ -106,7 +106,14 @@ class _Worker:
         with warnings.catch_warnings():
             # Python warns where libraries keep threads; a task touches none of what they guard
             warnings.simplefilter("ignore", DeprecationWarning)
-            self._pid = os.fork()
+            try:
+                self._pid = os.fork()
+            except OSError:
+                # a process with too much memory of its own is refused one
+                for end in (self.telling, writing, reading, self._asking):
+                    os.close(end)
+                self._output.close()
+                raise
         if not self._pid:
             os.close(self.telling)
             os.close(self._asking)

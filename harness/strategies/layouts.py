@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -11,6 +10,7 @@ import torch
 from hypothesis import strategies as st
 
 from harness.poison import Poison
+from harness.strategies.address_space import uncommitted
 from harness.strategies.spec import Spec, require
 
 LayoutKind = Literal["contiguous", "padded_rows", "transposed", "offset", "step", "far", "expanded"]
@@ -124,8 +124,4 @@ def _stretched(values: torch.Tensor, axis: int, strides: list[int]) -> torch.Ten
     size, inner = values.shape[axis], values.numel() // values.shape[axis]
     strides[axis] = max(inner, -(-FAR_ELEMENTS // max(size - 1, 1)))
     elements = strides[axis] * (size - 1) + inner
-    if values.device.type != "cpu":
-        return torch.empty(elements, dtype=values.dtype, device=values.device)
-    # an allocation of more than the machine has is refused, address space without a reservation is not
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
-    return torch.frombuffer(mmap.mmap(-1, elements * values.element_size(), flags), dtype=values.dtype)
+    return uncommitted(elements, values.dtype, values.device)

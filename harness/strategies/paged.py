@@ -16,6 +16,7 @@ import torch
 from hypothesis import strategies as st
 
 from harness.poison import Poison
+from harness.strategies.address_space import uncommitted
 from harness.strategies.sizes import sizes
 from harness.strategies.spec import Spec, require
 
@@ -220,9 +221,9 @@ def write_slots(
         if mask.any():
             content[mask] = poison.fill_(torch.empty(token.token_bytes, dtype=torch.uint8), region)
 
-    # lazily committed: only the bytes written below cost memory, which is what makes a far pool affordable
-    reach = packed + spec.page_padding
-    storage = torch.empty(spec.num_pages * spec.page_bytes, dtype=torch.uint8, device=device)
+    reach, size = packed + spec.page_padding, spec.num_pages * spec.page_bytes
+    # only the bytes written below cost memory, which is what makes a far pool affordable
+    storage = uncommitted(size, torch.uint8, device) if spec.far else content.new_empty(size, device=device)
     pages = storage.as_strided((spec.num_pages, reach), (spec.page_bytes, 1))
     if token.split:
         data = content[:, :, : token.data_bytes].reshape(spec.num_pages, -1)

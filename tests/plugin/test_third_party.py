@@ -23,6 +23,7 @@ from reference.merge_attn_states import merge_attn_states
 @implements("merge_attn_states", name="acme-good")
 def merge_or_refuse(outs, lses):
     legal = isinstance(lses, torch.Tensor) and lses.dtype == torch.float32 and lses.shape == outs.shape[:2]
+    legal = legal and lses.device == outs.device
     if not legal or outs.dim() != 3 or len(outs) == 0 or not outs.is_floating_point() or outs.itemsize > 4:
         raise ValueError("outs and lses: wanted floats [parts, rows, head_dim] and float32 [parts, rows]")
     return merge_attn_states(outs, lses)

@@ -124,6 +124,7 @@ def test_a_source_that_is_gone_is_forgotten():
         def count(self, device):
             return 8
 
+    gc.collect()
     before = len(physical._counts)
     with physical_from(Source()):
         physical_sms(0)

@@ -44,6 +44,7 @@ def rounded(exact, mode):
     return float(low if left < right else high if right < left else even)
 
 
+@pytest.fixture(name="operands", scope="module")
 def some_operands():
     rng = np.random.default_rng(0)
 
