@@ -44,7 +44,6 @@ def rounded(exact, mode):
     return float(low if left < right else high if right < left else even)
 
 
-@pytest.fixture(name="operands", scope="module")
 def some_operands():
     rng = np.random.default_rng(0)
 
@@ -63,6 +62,11 @@ def some_operands():
         np.where(half & np.isfinite(near) & (near != 0), near, b),
         np.where(half & np.isfinite(against), against, c),
     )
+
+
+@pytest.fixture(scope="module")
+def operands():
+    return some_operands()
 
 
 @pytest.mark.parametrize("mode", ["rn", "rz", "rd", "ru"])
