@@ -1,4 +1,4 @@
-"""What kernels took before: a file per Triton version, and what became worse or better since.
+"""What kernels took before: a file per Triton version, and what became worse, better, new or gone since.
 
 A file is JSON, sorted, with one line for each (kernel, configuration, target): registers, bytes of shared memory,
 bytes spilled.
@@ -36,6 +36,27 @@ class Change:
     def __str__(self) -> str:
         allowed = f", allowed {self.before * (1 + REGISTER_SLACK):.0f}" if self.figure == "registers" else ""
         return f"{self.kernel} [{self.config}] on {self.target}: {self.figure} {self.before} -> {self.now}{allowed}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unlisted:
+    """A configuration that only one side has: ``new`` is compiled now, otherwise the baseline alone knows it.
+
+    It fails until the baseline is updated: nobody has looked at what it takes, or at why it is launched no more.
+    """
+
+    kernel: str
+    config: str
+    target: str
+    new: bool
+    failing: bool = True
+
+    def __str__(self) -> str:
+        what = "is not in the baseline" if self.new else "is in the baseline and launched no more"
+        return f"{self.kernel} [{self.config}] on {self.target} {what}; --update-baseline accepts it"
+
+
+Difference = Change | Unlisted
 
 
 def path_in(folder: Path, triton: tuple[int, int]) -> Path:
@@ -114,6 +135,24 @@ def compare(before: Table, now: Table) -> list[Change]:
                 if old is not None:
                     changes += _changes(kernel, config, target, old, row)
     return sorted(changes, key=lambda change: (not change.failing, str(change)))
+
+
+def unlisted(before: Table, judged: Iterable[Judged], *, whole: bool) -> list[Unlisted]:
+    """Return the configurations on one side only, of kernels and targets that both know.
+
+    ``whole``: everything that launches these kernels was asked, so that what is missing now is gone.
+    """
+    now: dict[tuple[str, str], set[str]] = {}
+    for one in judged:
+        if one.use.problem is None:
+            now.setdefault((one.use.kernel, one.use.target.arch), set()).add(one.use.config)
+    found = []
+    for (kernel, target), configs in now.items():
+        known = {config for config, targets in before.get(kernel, {}).items() if target in targets}
+        if known:
+            found += [Unlisted(kernel=kernel, config=c, target=target, new=True) for c in configs - known]
+            found += [Unlisted(kernel=kernel, config=c, target=target, new=False) for c in known - configs if whole]
+    return sorted(found, key=str)
 
 
 def _changes(kernel: str, config: str, target: str, old: Row, new: Row) -> list[Change]:

@@ -42,7 +42,11 @@ def run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> bo
     judged = lane.carry_out(made, cache, jobs=options.jobs, deadline=options.deadline, on_progress=progress.compilation)
     progress.clear()
     now = baseline.table_of(judged)
-    changes = baseline.compare(before, now)
+    whole = not options.contracts and options.impl is None
+    changes: list[baseline.Difference] = [
+        *baseline.compare(before, now),
+        *baseline.unlisted(before, judged, whole=whole),
+    ]
     if options.update_baseline:
         compiled = {one.use.kernel for one in judged}
         before = baseline.updated(before, now, compiled, {target.arch for target in chosen})
@@ -56,7 +60,7 @@ def run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> bo
     return not any(one.judgement.failing for one in judged) and not any(change.failing for change in changes)
 
 
-def _document(judged: Sequence[Judged], changes: Sequence[baseline.Change]) -> dict[str, Any]:
+def _document(judged: Sequence[Judged], changes: Sequence[baseline.Difference]) -> dict[str, Any]:
     """Everything, for machines."""
     return {
         "triton": ".".join(map(str, installed_triton())),
@@ -82,7 +86,9 @@ def _document(judged: Sequence[Judged], changes: Sequence[baseline.Change]) -> d
     }
 
 
-def _summary(judged: Sequence[Judged], compilations: int, changes: Sequence[baseline.Change], seconds: float) -> str:
+def _summary(
+    judged: Sequence[Judged], compilations: int, changes: Sequence[baseline.Difference], seconds: float
+) -> str:
     """``"412 compilations in 180.2 s (cpu 340.1 s): 700 FITS, 2 SPILLS; 1 regression"``."""
     verdicts = Counter(one.judgement.verdict for one in judged)
     counts = ", ".join(f"{number} {verdict}" for verdict, number in verdicts.most_common())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from harness.compiling.baseline import Change
+from harness.compiling.baseline import Change, Difference
 from harness.compiling.lane import Judged
 from harness.compiling.verdicts import ORDER
 from harness.device.targets import Target
@@ -16,7 +16,7 @@ _LEGEND = (
 )
 
 
-def render(judged: Sequence[Judged], targets: Sequence[Target], changes: Sequence[Change], summary: str) -> str:
+def render(judged: Sequence[Judged], targets: Sequence[Target], changes: Sequence[Difference], summary: str) -> str:
     """Return the whole report, one line at a time, ending with ``summary``."""
     failures = [one for one in judged if one.judgement.failing]
     return "".join(
@@ -82,9 +82,9 @@ def _failures(failures: Sequence[Judged]) -> list[str]:
     ]
 
 
-def _changes(changes: Sequence[Change]) -> Iterable[str]:
+def _changes(changes: Sequence[Difference]) -> Iterable[str]:
     worse = [change for change in changes if change.failing]
-    better = [change for change in changes if change.now < change.before]
+    better = [change for change in changes if isinstance(change, Change) and change.now < change.before]
     yield from (f"\nREGRESSION {change}" for change in worse)
     if worse:
         yield "\n"

@@ -190,6 +190,20 @@ FAULTS = (
         "every_figure_is_compared",
     ),
     CompileFault(
+        "a configuration that nobody accepted passes",
+        "baseline",
+        "new=True) for c in configs - known]",
+        "new=True) for c in configs - configs]",
+        "a_configuration_on_one_side_only_fails",
+    ),
+    CompileFault(
+        "a configuration that is launched no more passes",
+        "baseline",
+        "known - configs if whole]",
+        "known - configs if not whole]",
+        "a_configuration_on_one_side_only_fails",
+    ),
+    CompileFault(
         "improvements fail",
         "baseline",
         "failing=now > before * (1 + share)",

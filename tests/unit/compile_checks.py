@@ -212,6 +212,30 @@ def every_figure_is_compared(api):
     ]  # fmt: skip
 
 
+def a_configuration_on_one_side_only_fails(api):
+    def judged(config, arch="sm_90"):
+        target = target_of(arch)
+        use = api.plan.Use(
+            contract="c", implementation="i", target=target, kernel="kernel", config=config, key=config, case=""
+        )
+        result = compiled(api)
+        return api.lane.Judged(use=use, result=result, judgement=api.verdicts.judge(result, target))
+
+    def found(before, *now, whole=True):
+        missing = api.baseline.unlisted({"kernel": before}, now, whole=whole)
+        assert all(one.failing for one in missing)
+        return [(one.config, one.target, one.new) for one in missing]
+
+    row = {"sm_90": (64, 1024, 0)}
+    assert found({"a": row}, judged("a")) == []
+    assert found({"a": row}, judged("a"), judged("b")) == [("b", "sm_90", True)]
+    assert found({"a": row, "b": row}, judged("a")) == [("b", "sm_90", False)]
+    assert found({"a": row, "b": row}, judged("a"), whole=False) == []
+    # nothing is known about the kernel on that target, or nothing was compiled there
+    assert found({"a": row}, judged("b", "sm_120")) == []
+    assert found({}, judged("a")) == []
+
+
 def a_spill_is_excused_by_the_baseline_alone(api):
     use = api.plan.Use(
         contract="c", implementation="i", target=target_of("sm_100"), kernel="kernel", config="config", key="", case=""
@@ -268,6 +292,7 @@ CHECKS = {
         the_launch_sees_the_target,
         a_result_is_kept_under_all_that_it_depends_on,
         every_figure_is_compared,
+        a_configuration_on_one_side_only_fails,
         a_spill_is_excused_by_the_baseline_alone,
         a_crash_or_a_hang_costs_one_task,
     )

@@ -118,3 +118,15 @@ def test_what_cannot_run_is_one_line_and_status_2(run, tmp_path, arguments, line
     assert (status, out) == (2, "")
     assert error.startswith("harness: ")
     assert line in error
+
+
+def test_a_configuration_that_nobody_accepted_is_a_failing_diff(run, tmp_path):
+    run("--update-baseline")
+    (file,) = (tmp_path / "ci" / "baselines").iterdir()
+    file.write_text(file.read_text().replace("BLOCK=128", "BLOCK=256"))
+    status, out, _ = run()
+    assert status == 1
+    assert "BLOCK=128 w4" in out
+    assert "is not in the baseline; --update-baseline accepts it" in out
+    assert "is in the baseline and launched no more" in out
+    assert run("copy")[1].count("launched no more") == 0
