@@ -6,6 +6,7 @@ import hashlib
 import importlib
 from typing import Any
 
+from harness.compiling import sources
 from harness.compiling.recording import Specialisation, gpu_target
 
 
@@ -36,8 +37,10 @@ def parts_of(specialisation: Specialisation) -> dict[str, Any]:
     compiler = importlib.import_module("triton.compiler")
     libtriton = importlib.import_module("triton._C.libtriton")
     return {
-        # the source's hash covers the jitted functions that it calls, constants and hints
-        "source": specialisation.source.hash(),
+        "source": sources.digest(specialisation.function),
+        "signature": sorted(specialisation.source.signature.items()),
+        "constants": sorted((repr(name), _constant(value)) for name, value in specialisation.source.constants.items()),
+        "hints": sorted(map(repr, specialisation.source.attrs.items())),
         "options": {name: repr(value) for name, value in specialisation.options.items()},
         "target": specialisation.target.arch,
         "triton": importlib.import_module("triton").__version__,
@@ -53,5 +56,9 @@ def _without_target(kind: str) -> str:
     return f"{base}:D" if "D" in hints else base
 
 
+def _constant(value: Any) -> str:
+    return sources.digest(value) if hasattr(value, "cache_key") else repr(value)
+
+
 def _short(value: Any) -> str:
-    return getattr(value, "cache_key", str(value))
+    return sources.digest(value)[:8] if hasattr(value, "cache_key") else str(value)

@@ -191,9 +191,39 @@ def a_result_is_kept_under_all_that_it_depends_on(api):
     keys = {name: api.cache.key_of(api.naming.parts_of(other)) for name, other in others.items()}
     assert api.cache.key_of(key) not in keys.values()
     assert len(set(keys.values())) == len(keys)
-    assert key.keys() == {"source", "options", "target", "triton", "backend", "environment"}
+    assert key.keys() == {
+        "source", "signature", "constants", "hints", "options", "target", "triton", "backend", "environment"
+    }  # fmt: skip
     for part in key:
         assert api.cache.key_of({**key, part: "another"}) != api.cache.key_of(key), part
+
+
+def a_key_is_the_same_whatever_was_hashed_before(api):
+    """Triton's own hash of a kernel depends on who called its callee first."""
+
+    def keys(*launches):
+        compile_kernels.forget_hashes()
+        x = torch.zeros(256)
+        return {launch: api.naming.parts_of(recorded(api, launch, "sm_80", x=x)[0]) for launch in launches}
+
+    launches = (compile_kernels.copy, compile_kernels.fill)
+    assert keys(*launches) == keys(*reversed(launches))
+
+
+def what_a_kernel_calls_and_reads_is_in_its_key(api):
+    """A helper's text and a constant of the module's count; where the text stands in the file does not."""
+    before = api.sources.digest(compile_kernels.copy_kernel)
+    scale, source = compile_kernels._SCALE, compile_kernels._scaled.src
+    try:
+        compile_kernels._SCALE = type(scale)(3)
+        assert api.sources.digest(compile_kernels.copy_kernel) != before
+        compile_kernels._SCALE = scale
+        compile_kernels._scaled._unsafe_update_src(source.replace("x *", "x +"))
+        assert api.sources.digest(compile_kernels.copy_kernel) != before
+    finally:
+        compile_kernels._SCALE = scale
+        compile_kernels._scaled._unsafe_update_src(source)
+    assert api.sources.digest(compile_kernels.copy_kernel) == before
 
 
 def _changed(api, before, now):
@@ -291,6 +321,8 @@ CHECKS = {
         what_is_launched_is_what_is_compiled,
         the_launch_sees_the_target,
         a_result_is_kept_under_all_that_it_depends_on,
+        a_key_is_the_same_whatever_was_hashed_before,
+        what_a_kernel_calls_and_reads_is_in_its_key,
         every_figure_is_compared,
         a_configuration_on_one_side_only_fails,
         a_spill_is_excused_by_the_baseline_alone,

@@ -9,7 +9,7 @@ from tests.unit.compile_checks import CHECKS
 
 MODULES = (
     "amdgcn", "baseline", "cache", "figures", "instructions", "lane", "messages", "naming", "plan", "ptxas",
-    "recording", "verdicts", "workers",
+    "recording", "sources", "verdicts", "workers",
 )  # fmt: skip
 
 
