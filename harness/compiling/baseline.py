@@ -142,16 +142,20 @@ def unlisted(before: Table, judged: Iterable[Judged], *, whole: bool) -> list[Un
 
     ``whole``: everything that launches these kernels was asked, so that what is missing now is gone.
     """
-    now: dict[tuple[str, str], set[str]] = {}
+    asked: dict[tuple[str, str], set[str]] = {}
+    compiled: dict[tuple[str, str], set[str]] = {}
     for one in judged:
-        if one.use.problem is None:
-            now.setdefault((one.use.kernel, one.use.target.arch), set()).add(one.use.config)
+        where = (one.use.kernel, one.use.target.arch)
+        asked.setdefault(where, set()).add(one.use.config)
+        if one.result.figures is not None:
+            compiled.setdefault(where, set()).add(one.use.config)
     found = []
-    for (kernel, target), configs in now.items():
+    for (kernel, target), configs in asked.items():
         known = {config for config, targets in before.get(kernel, {}).items() if target in targets}
-        if known:
-            found += [Unlisted(kernel=kernel, config=c, target=target, new=True) for c in configs - known]
-            found += [Unlisted(kernel=kernel, config=c, target=target, new=False) for c in known - configs if whole]
+        new = compiled.get((kernel, target), set()) - known if known else set()
+        gone = known - configs if whole else set()
+        found += [Unlisted(kernel=kernel, config=config, target=target, new=True) for config in new]
+        found += [Unlisted(kernel=kernel, config=config, target=target, new=False) for config in gone]
     return sorted(found, key=str)
 
 

@@ -213,15 +213,15 @@ FAULTS = (
     CompileFault(
         "a configuration that nobody accepted passes",
         "baseline",
-        "new=True) for c in configs - known]",
-        "new=True) for c in configs - configs]",
+        "set()) - known if known else set()",
+        "set()) - configs if known else set()",
         "a_configuration_on_one_side_only_fails",
     ),
     CompileFault(
         "a configuration that is launched no more passes",
         "baseline",
-        "known - configs if whole]",
-        "known - configs if not whole]",
+        "known - configs if whole",
+        "known - configs if not whole",
         "a_configuration_on_one_side_only_fails",
     ),
     CompileFault(

@@ -243,12 +243,12 @@ def every_figure_is_compared(api):
 
 
 def a_configuration_on_one_side_only_fails(api):
-    def judged(config, arch="sm_90"):
+    def judged(config, arch="sm_90", **ending):
         target = target_of(arch)
         use = api.plan.Use(
             contract="c", implementation="i", target=target, kernel="kernel", config=config, key=config, case=""
         )
-        result = compiled(api)
+        result = api.figures.Result(**ending) if ending else compiled(api)
         return api.lane.Judged(use=use, result=result, judgement=api.verdicts.judge(result, target))
 
     def found(before, *now, whole=True):
@@ -261,6 +261,9 @@ def a_configuration_on_one_side_only_fails(api):
     assert found({"a": row}, judged("a"), judged("b")) == [("b", "sm_90", True)]
     assert found({"a": row, "b": row}, judged("a")) == [("b", "sm_90", False)]
     assert found({"a": row, "b": row}, judged("a"), whole=False) == []
+    # what does not compile is in no baseline, and is not gone either
+    assert found({"a": row}, judged("a"), judged("b", ending="refused", message="no")) == []
+    assert found({"a": row}, judged("a", ending="refused", message="no")) == []
     # nothing is known about the kernel on that target, or nothing was compiled there
     assert found({"a": row}, judged("b", "sm_120")) == []
     assert found({}, judged("a")) == []
