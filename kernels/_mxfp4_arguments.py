@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -27,10 +27,6 @@ _MAX_WINDOW = 1024
 _FLOAT32_MAX = torch.finfo(torch.float32).max
 # Tensors of the virtual GPU are the CPU's: its default target.
 _VIRTUAL_TARGET = "sm_120"
-# The fewest columns of a matrix instruction on AMD; a product of fewer is made without one.
-_AMD_BLOCK_T = 16
-# Where 128 rows of w2 and 16 slots spill 4 bytes a thread.
-_SPILLING = ("sm_120", "sm_121")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,29 +46,20 @@ class Tile:
     num_stages: int
 
 
-# Shared memory of every entry is below 101,376 bytes on every target (sm_120 has no more).  bfloat16 entries: the
-# fastest of a sweep on an H200 (256 experts, K = 4096, I = 2048, 6 experts a token) that spill on no target.
-_SLOT = Tile(block_n=64, down_block_n=128, block_t=8, block_k=128, num_warps=4, num_stages=3)
-_SLOT_FLOAT32 = Tile(block_n=32, down_block_n=64, block_t=8, block_k=64, num_warps=4, num_stages=2)
-# (mean slots an expert up to which the entry serves, configuration)
-_GROUPED = (
-    (8, Tile(block_n=64, down_block_n=128, block_t=16, block_k=128, num_warps=4, num_stages=3)),
-    (64, Tile(block_n=64, down_block_n=128, block_t=64, block_k=64, num_warps=4, num_stages=3)),
-    (None, Tile(block_n=64, down_block_n=64, block_t=128, block_k=64, num_warps=4, num_stages=3)),
-)
-_GROUPED_FLOAT32 = ((None, Tile(block_n=32, down_block_n=64, block_t=32, block_k=32, num_warps=4, num_stages=2)),)
+# What takes these: fp16 hidden states, float32 scales, weights whose rows are not aligned, and AMD targets, where LLVM
+# needs 10 s and more for larger tiles.  Shared memory is below 101,376 bytes (sm_120 has no more) and nothing spills.
+_BFLOAT16 = Tile(block_n=32, down_block_n=32, block_t=16, block_k=64, num_warps=4, num_stages=2)
+_FLOAT32_SLOT = Tile(block_n=32, down_block_n=64, block_t=8, block_k=64, num_warps=4, num_stages=2)
+_FLOAT32_GROUPED = Tile(block_n=32, down_block_n=32, block_t=32, block_k=32, num_warps=4, num_stages=2)
+_FLOAT32_AMD = Tile(block_n=32, down_block_n=32, block_t=16, block_k=32, num_warps=4, num_stages=2)
 
 
-def _choose_tile(*, target: Target, grouped: bool, float32_operands: bool, num_slots: int, num_experts: int) -> Tile:
-    if not grouped:
-        tile = _SLOT_FLOAT32 if float32_operands else _SLOT
-        return tile if target.vendor == "cuda" else replace(tile, block_t=_AMD_BLOCK_T)
-    mean = num_slots / num_experts
-    table = _GROUPED_FLOAT32 if float32_operands else _GROUPED
-    tile = next(tile for limit, tile in table if limit is None or mean <= limit)
-    if tile.block_t == 16 and target.arch in _SPILLING:
-        return replace(tile, down_block_n=64)
-    return tile
+def _choose_tile(*, target: Target, grouped: bool, float32_operands: bool) -> Tile:
+    if not float32_operands:
+        return _BFLOAT16
+    if target.vendor != "cuda":
+        return _FLOAT32_AMD
+    return _FLOAT32_GROUPED if grouped else _FLOAT32_SLOT
 
 
 def _block(size: int, limit: int) -> int:
@@ -180,8 +167,6 @@ def prepare(
         target=target,
         grouped=grouped,
         float32_operands=float32_operands,
-        num_slots=num_slots,
-        num_experts=experts,
     )
     # fp16 values and E2M1 * 2^e both fit a tf32 operand exactly; AMD targets before and after gfx942 have no tf32.
     tf32 = float32_operands and not float_scales and target.vendor == "cuda"
@@ -191,7 +176,6 @@ def prepare(
     else:
         window = min(_MAX_WINDOW, max(16, triton.next_power_of_2(num_slots)))
         route, groups = (ids, None, num_slots, experts), num_slots
-    block_k = _block(inter, tile.block_k)
     return Forward(
         x=x,
         ids=ids,
@@ -203,11 +187,7 @@ def prepare(
         act=torch.empty(num_slots, inter, dtype=torch.float32 if float32_operands else torch.bfloat16, device=x.device),
         partial=torch.empty(num_slots, hidden, dtype=torch.float32, device=x.device),
         gate_up={"BLOCK_N": _block(inter, tile.block_n), "BLOCK_K": _block(hidden, tile.block_k)},
-        # Triton 3.7 and 3.8 find no layout for 128 rows of 32 columns on sm_100's tensor core.
-        down={
-            "BLOCK_N": _block(hidden, tile.down_block_n if block_k > GROUP else tile.block_n),
-            "BLOCK_K": block_k,
-        },
+        down={"BLOCK_N": _block(hidden, tile.down_block_n), "BLOCK_K": _block(inter, tile.block_k)},
         shared={
             "K": hidden,
             "INTER": inter,

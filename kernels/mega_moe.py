@@ -8,16 +8,18 @@ import torch
 import triton
 import triton.language as tl
 
-from harness import implements
+from harness import Capturable, Compiles, Interleavings, implements
 from harness.launch import Resources, barrier_safe_grid
 from harness.launch.current import current_target
 from harness.launch.grid_barrier import MAX_POLLS, barrier_launch
 from kernels._mega_moe_kernel import mega_moe_kernel
+from kernels._mega_moe_words_launch import run_mega_words
 from kernels._mxfp4_arguments import Forward, float32, prepare, validate
+from kernels._mxfp4_words_launch import words_operands
 from kernels._validate import require_choice, require_number
 
-#: Largest batch for which ``path="auto"`` groups slots on the device.  By shape alone: the same under graph capture.
-SLOT_MAX_TOKENS = 128
+#: Largest batch for which ``path="auto"`` takes the slot path.  By shape alone: the same under graph capture.
+SLOT_MAX_TOKENS = 2
 
 _COMBINE_BLOCK = 1024
 # Blocks are paired into clusters of two where a device has them, so grids are even.
@@ -28,7 +30,31 @@ _MOST_REGISTERS = 255
 _VIRTUAL_TARGET = "sm_120"
 
 
-@implements("mega_moe", name="auto")
+# What no workload of the contract reaches: a product of 16, 32 and 64 choices, and more than are taken together.
+_MANY_CHOICES = Compiles(
+    cases=tuple(
+        f"Case(routing=Routing(num_tokens=1, num_experts=256, rows=({tuple(range(topk))},)), "
+        "hidden_size=4096, intermediate_size=2048)"
+        for topk in (10, 16, 32, 64, 65)
+    )
+)
+
+
+# Both sides of the switch by tokens.
+_GRAPHS = Capturable(
+    cases=tuple(
+        f"Case(routing=Routing(num_tokens={tokens}, num_experts=4, rows=((0, 1), (2, 3), (3, 0), (1, -1))), "
+        "hidden_size=64, intermediate_size=96, max_blocks=64)"
+        for tokens in (SLOT_MAX_TOKENS, SLOT_MAX_TOKENS + 1)
+    )
+)
+
+
+# Without a barrier most orders of the blocks still give the right values; the race is there in every one.
+_TURNS = Interleavings(seeds=1, everywhere=True)
+
+
+@implements("mega_moe", name="auto", compiles=_MANY_CHOICES, capturable=_GRAPHS, interleavings=_TURNS)
 def mega_moe(
     hidden_states: torch.Tensor,
     w13_packed: torch.Tensor,
@@ -47,10 +73,11 @@ def mega_moe(
     """Return what ``mxfp4_moe`` returns, computed by one launch with grid barriers between its matrix multiplies.
 
     Arguments as for ``kernels.mxfp4_moe.mxfp4_moe``, with the same checks.  ``reserve``: SMs that the launch leaves to
-    others (``sm_budget``); the grid has at most one block for each of the rest, an even number, and at most
+    others (``sm_budget``); the grid has at most as many blocks as the rest hold, an even number, and at most
     ``max_blocks``, an integer >= 2, by default no limit.  The result does not depend on either.  One such launch runs
     on a device at a time (``launch_lease``), whatever the stream; it can be captured in a graph once one ran outside.
-    Workspace: 4 * M * topk * (I + K) bytes at most, independent of the number of SMs.
+    Path "slot" takes all of a token's choices together; more than 64 of them are grouped there, too.
+    Workspace: that of ``mxfp4_moe`` at most, independent of the number of SMs.
 
     The launch waits for nothing on the host.  Where blocks were not resident, the result is not complete and
     ``harness.launch.grid_barrier.check_grid_barriers`` raises GridBarrierTimeout.
@@ -70,9 +97,15 @@ def mega_moe(
 
     grouped = path == "grouped" or (path == "auto" and tokens > SLOT_MAX_TOKENS)
     with torch.cuda.device_of(hidden_states):
+        out = torch.empty(tokens, hidden, dtype=hidden_states.dtype, device=hidden_states.device)
+        words = words_operands(hidden_states, w13_packed, w13_scale, w2_packed, w2_scale, topk_ids, topk_weights)
+        if words is not None:
+            run_mega_words(
+                words, out, grouped=grouped, scaling=scaling, limit=limit, max_blocks=max_blocks, reserve=reserve
+            )
+            return out
         forward = prepare(hidden_states, w13_packed, w13_scale, w2_scale, topk_ids, topk_weights, grouped=grouped)
         configuration = _configuration(forward)
-        out = torch.empty(tokens, hidden, dtype=hidden_states.dtype, device=hidden_states.device)
         with barrier_launch(hidden_states.device, kernel="mega_moe", reserve=reserve) as launch:
             mega_moe_kernel[(_grid(forward, configuration, tokens, launch.num_sms, max_blocks),)](
                 *forward.route,
@@ -91,7 +124,7 @@ def mega_moe(
     return out
 
 
-@implements("mega_moe", name="grouped")
+@implements("mega_moe", name="grouped", capturable=Capturable(cases=_GRAPHS.cases[-1:]), interleavings=_TURNS)
 def mega_moe_grouped(
     hidden_states: torch.Tensor,
     w13_packed: torch.Tensor,
@@ -129,11 +162,9 @@ def _configuration(forward: Forward) -> dict[str, Any]:
         "DOWN_BLOCK_K": forward.down["BLOCK_K"],
         "COMBINE_BLOCK": _COMBINE_BLOCK,
     }
-    # The three steps together spill where each alone does not: float32 operands, and 128 slots.
-    if float32_operands or forward.shared["BLOCK_T"] >= 128:
-        configuration["num_warps"] = 8
+    # The three steps together spill where each alone does not.
     if float32_operands:
-        configuration["BLOCK_K"] = 32
+        configuration |= {"num_warps": 8, "BLOCK_K": 32}
     return forward.shared | forward.gate_up | configuration
 
 

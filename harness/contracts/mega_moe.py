@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from harness.checks import permuted_rows, retyped
 from harness.contract import Contract, Inputs, Rejection, Relation
-from harness.contracts import mxfp4_moe
+from harness.contracts import _replays, _work, mxfp4_moe
 from harness.contracts._budgets import RoundedIntermediates
 from harness.contracts._illegal import Illegal, value
 from harness.poison import Poison
@@ -75,9 +75,11 @@ def _routed(num_tokens: int, *rows: tuple[int, ...], num_experts: int = 4) -> Ro
 _LEGAL = Case(routing=_routed(2, (0, 1), num_experts=2), hidden_size=64, intermediate_size=64)
 
 #: Corners that must stay right: one tile for two blocks, many tiles for two and an odd limit, -1 and an unrouted expert
-#: 0 together, the first batch that is grouped by sorting.
+#: 0 together, both sides of a switch between two paths, more sorted tiles than blocks (five for two), and what is not
+#: multiplied as words.
 PINNED = (
     Case(routing=_routed(1, (0,), num_experts=1), hidden_size=32, intermediate_size=32),
+    Case(routing=_routed(2, (-1, 1), (4, 1)), hidden_size=64, intermediate_size=96, max_blocks=2),
     Case(routing=_routed(3, (-1, 1), (4, 1)), hidden_size=64, intermediate_size=96, max_blocks=2),
     Case(
         routing=_routed(2, (0, 3)),
@@ -87,10 +89,17 @@ PINNED = (
         routed_scaling_factor=2.5,
         max_blocks=3,
     ),
-    Case(routing=_routed(129, (0, 1), (2, -1)), hidden_size=32, intermediate_size=32, max_blocks=8),
+    Case(routing=_routed(129, (0, 1), (2, -1)), hidden_size=32, intermediate_size=32, max_blocks=2),
+    Case(
+        routing=_routed(3, (-1, 1), (0, 1)),
+        hidden_size=64,
+        intermediate_size=96,
+        scale_type="float32",
+        max_blocks=2,
+    ),
 )
 
-#: Those of ``mxfp4_moe`` but for one decode batch: the others take each configuration once.
+#: Some of those of ``mxfp4_moe``, which take each configuration once.
 WORKLOADS = tuple(
     Case(
         routing=case.routing,
@@ -100,7 +109,7 @@ WORKLOADS = tuple(
         routed_scaling_factor=case.routed_scaling_factor,
     )
     for case in mxfp4_moe.WORKLOADS
-    if case.routing.num_tokens != 16
+    if case.routing.num_tokens in (1, 64, 512, 4096)
 )
 
 register(
@@ -120,5 +129,7 @@ register(
         rejects=rejects,
         pinned=PINNED,
         workloads=WORKLOADS,
+        work=_work.mxfp4_moe,
+        replays=_replays.routed,
     )
 )

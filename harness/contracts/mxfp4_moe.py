@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,8 +12,10 @@ from hypothesis import strategies as st
 
 from harness.checks import permuted_rows, retyped
 from harness.contract import Contract, Inputs, Rejection
+from harness.contracts import _replays, _work
 from harness.contracts._budgets import RoundedIntermediates
 from harness.contracts._illegal import Illegal, on_another_device, shorter, value, zeros
+from harness.contracts._mx_values import one_sign_
 from harness.poison import INT32_MAX, Poison
 from harness.registry import register
 from harness.strategies.formats import float_tensor, sample_codes
@@ -28,14 +31,17 @@ GROUP = 32
 WEIGHTS = ("w13_packed", "w13_scale", "w2_packed", "w2_scale")
 CONTIGUOUS = Layout()
 ScaleType = Literal["e8m0", "uint8", "float32"]
-#: "lowest" starts at byte 0, 2**-127, a float32 subnormal; "highest" ends a factor 2**5 below the float32 limit.
-#: Hidden states make up for both, so that results stay moderate.
-ScaleRange = Literal["plain", "lowest", "highest"]
+#: "lowest" starts at byte 0, 2**-127, a float32 subnormal, and "subnormal" is nothing else, so that no larger one hides
+#: an error of it; "highest" ends a factor 2**5 below the float32 limit.  Hidden states make up for them, so that
+#: results stay moderate.
+ScaleRange = Literal["plain", "lowest", "highest", "subnormal"]
 NanIn = Literal["nothing", "hidden_states", "w13_scale", "w2_scale", "topk_weights"]
 
-_W13_BYTES: dict[ScaleRange, tuple[int, int]] = {"plain": (121, 126), "lowest": (0, 5), "highest": (244, 249)}
+_W13_BYTES: dict[ScaleRange, tuple[int, int]] = {
+    "plain": (121, 126), "lowest": (0, 5), "highest": (244, 249), "subnormal": (0, 0),
+}  # fmt: skip
 # 2**120, not more: 32 products of a group may be summed before their scale is applied, and must not overflow
-_HIDDEN_EXPONENT: dict[ScaleRange, int] = {"plain": 0, "lowest": 120, "highest": -122}
+_HIDDEN_EXPONENT: dict[ScaleRange, int] = {"plain": 0, "lowest": 120, "highest": -122, "subnormal": 120}
 _W2_BYTES = (119, 125)
 #: A clamp that is a number in Python and none in float32: it clamps nothing.
 _PAST_FLOAT32 = 1.0e39
@@ -189,6 +195,9 @@ def _put_nan(case: Case, built: dict[str, torch.Tensor]) -> None:
     else:
         target = target[token if case.nan_in == "hidden_states" else expert]
     place = int(torch.randint(target.numel(), (), generator=generator))
+    if case.nan_in == "w13_scale":
+        row, group = divmod(place, case.hidden_size // GROUP)
+        one_sign_(built["w13_packed"][expert, row], built["hidden_states"][token], group)
     if target.element_size() == 1:
         target.view(torch.uint8).view(-1)[place] = 0xFF
     else:
@@ -266,6 +275,10 @@ def rejects() -> tuple[Rejection, ...]:
         illegal("ids on another device", "topk_ids", topk_ids=on_another_device),
         illegal("clamp limit 0", "clamp_limit", clamp_limit=value(0.0)),
         illegal("clamp limit below 0", "clamp_limit", clamp_limit=value(-1.0)),
+        illegal("clamp limit NaN", "clamp_limit", clamp_limit=value(math.nan)),
+        illegal("clamp limit True", "clamp_limit", clamp_limit=value(True)),
+        illegal("scaling NaN", "routed_scaling_factor", routed_scaling_factor=value(math.nan)),
+        illegal("scaling of text", "routed_scaling_factor", routed_scaling_factor=value("2")),
     )
 
 
@@ -276,14 +289,20 @@ def _routed(num_tokens: int, *rows: tuple[int, ...], num_experts: int = 4) -> Ro
 _LEGAL = Case(routing=_routed(2, (0, 1), num_experts=2), hidden_size=64, intermediate_size=64)
 _SPREAD = ((0, 1), (2, 3), (3, 0), (1, -1), (2, 2))
 
-#: Corners that must stay right: the smallest sizes, both sides of a switch between two paths, -1 and an unrouted
-#: expert 0 together, a clamp beside a quiet row, experts and rows whose offsets pass 2^31.
+#: Corners that must stay right: the smallest sizes, both sides of a switch between two paths, experts with many slots
+#: and with few, -1 and an unrouted expert 0 together, scales that one bfloat16 factor cannot give, a clamp beside a
+#: quiet row, experts and rows whose offsets pass 2^31.
 PINNED = (
     Case(routing=_routed(1, (0,), num_experts=1), hidden_size=32, intermediate_size=32),
+    Case(routing=_routed(2, *_SPREAD), hidden_size=32, intermediate_size=32),
     Case(routing=_routed(128, *_SPREAD), hidden_size=32, intermediate_size=32),
     Case(routing=_routed(129, *_SPREAD), hidden_size=32, intermediate_size=32),
+    Case(routing=_routed(65, (0, 1), (0, 2), (0, 3), (0, -1)), hidden_size=32, intermediate_size=32),
     Case(routing=_routed(3, (-1, 1), (4, 1)), hidden_size=64, intermediate_size=96, scale_type="uint8"),
+    Case(routing=_routed(3, (1, 0), (2, 1)), hidden_size=64, intermediate_size=32, scale_range="highest"),
     Case(routing=_routed(2, (0, 3)), hidden_size=96, intermediate_size=32, clamp_limit=1.0, quiet_rows=True),
+    Case(routing=_routed(1, (0, 1)), hidden_size=32, intermediate_size=32, scale_range="subnormal"),
+    Case(routing=_routed(1, (0, 1)), hidden_size=32, intermediate_size=32, nan_in="w13_scale"),
     Case(routing=_routed(2, (2, 0), num_experts=3), hidden_size=32, intermediate_size=32, weight_layout=far(3)),
     Case(
         routing=_routed(1, (1,), num_experts=2),
@@ -295,20 +314,19 @@ PINNED = (
     ),
 )
 
-#: The sizes of DeepSeek-V4-Flash, decode and prefill: 256 experts, 6 of them a token.
+_SPREAD_256 = tuple(tuple((37 * token + 43 * slot) % 256 for slot in range(6)) for token in range(256))
+_HOT = ((0, 37, 74, 111, 148, 185),)
+
+#: The sizes of DeepSeek-V4-Flash, decode and prefill: 256 experts, 6 of them a token; last, all tokens to 6 experts.
 WORKLOADS = tuple(
     Case(
-        routing=Routing(
-            num_tokens=num_tokens,
-            num_experts=256,
-            rows=tuple(tuple((37 * token + 43 * slot) % 256 for slot in range(6)) for token in range(256)),
-        ),
+        routing=Routing(num_tokens=num_tokens, num_experts=256, rows=rows),
         hidden_size=4096,
         intermediate_size=2048,
         clamp_limit=10.0,
         routed_scaling_factor=2.5,
     )
-    for num_tokens in (1, 16, 64, 512, 4096)
+    for num_tokens, rows in (*((tokens, _SPREAD_256) for tokens in (1, 4, 16, 64, 128, 512, 4096)), (128, _HOT))
 )
 
 register(
@@ -327,5 +345,7 @@ register(
         rejects=rejects,
         pinned=PINNED,
         workloads=WORKLOADS,
+        work=_work.mxfp4_moe,
+        replays=_replays.routed,
     )
 )

@@ -3,47 +3,62 @@
 from tests.teeth.planting import Planted
 
 MEGA = "mega_moe"
-DEVICE = "_mega_moe_kernel"
+BYTES = "_mega_moe_kernel"
+WORDS = "_mega_moe_words_kernel"
+LAUNCH = "_mega_moe_words_launch"
 
 
-def _mega(name: str, file: str, old: str, new: str, check: str, count: int = 1) -> Planted:
-    return Planted(name, file, old, new, check, MEGA, "auto", count)
+def _mega(name: str, file: str, old: str, new: str, check: str, count: int = 1, impl: str = "auto") -> Planted:
+    return Planted(name, file, old, new, check, MEGA, impl, count)
 
 
 FAULTS = (
     _mega(
-        "no barrier between the matrix multiplies", DEVICE, "grid_barrier(words_ptr, 1, max_polls)", "block >= 0",
+        "no barrier between the matrix multiplies, by bytes", BYTES, "grid_barrier(words_ptr, 1, max_polls)",
+        "block >= 0", "memory",
+    ),
+    _mega(
+        "every block skips one tile, by bytes", BYTES, "groups * (K // DOWN_BLOCK_N), blocks)",
+        "groups * (K // DOWN_BLOCK_N), blocks + 1)", "unwritten",
+    ),
+    _mega("slots without an expert computed, by bytes", BYTES, "if expert >= 0:", "if expert >= -1:", "memory",
+          count=2),
+    _mega("no barrier after the preparation", WORDS, "grid_barrier(words_ptr, 1, max_polls)", "block >= 0", "memory"),
+    _mega(
+        "no barrier between the matrix multiplies", WORDS, "grid_barrier(words_ptr, 2, max_polls)", "block >= 0",
         "memory",
     ),
     _mega(
-        "both barriers of the first phase", DEVICE, "grid_barrier(words_ptr, 2, max_polls)",
-        "grid_barrier(words_ptr, 1, max_polls)", "relation:another grid",
+        "no barrier before the combination", WORDS, "grid_barrier(words_ptr, 3, max_polls)", "block >= 0",
+        "interleaving", impl="grouped",
     ),
     _mega(
-        "first tile of the first step dropped", DEVICE, "range(block, groups * (INTER // BLOCK_N), blocks)",
-        "range(block + 1, groups * (INTER // BLOCK_N), blocks)", "unwritten",
+        "first tile of the first step dropped", WORDS, "range(block, count * ROW_BLOCKS, blocks)",
+        "range(block + 1, count * ROW_BLOCKS, blocks)", "unwritten",
     ),
     _mega(
-        "as many tiles in the second step as in the first", DEVICE, "groups * (K // DOWN_BLOCK_N), blocks)",
-        "groups * (INTER // BLOCK_N), blocks)", "unwritten",
+        "as many tiles in the second step as slots", WORDS, "range(block, num_tokens * DOWN_ROW_BLOCKS, blocks)",
+        "range(block, num_tokens, blocks)", "written",
     ),
     _mega(
-        "every block skips one tile", DEVICE, "groups * (K // DOWN_BLOCK_N), blocks)",
-        "groups * (K // DOWN_BLOCK_N), blocks + 1)", "unwritten",
+        "every block skips one tile", WORDS, "tl.load(used_ptr) * DOWN_ROW_BLOCKS, blocks)",
+        "tl.load(used_ptr) * DOWN_ROW_BLOCKS, blocks + 1)", "unwritten",
     ),
     _mega(
-        "row blocks taken for groups", DEVICE, "tile // (K // DOWN_BLOCK_N), tile % (K // DOWN_BLOCK_N)",
-        "tile % (K // DOWN_BLOCK_N), tile // (K // DOWN_BLOCK_N)", "memory",
+        "row blocks taken for tokens", WORDS, "tile // DOWN_ROW_BLOCKS, tile % DOWN_ROW_BLOCKS,\n",
+        "tile % DOWN_ROW_BLOCKS, tile // DOWN_ROW_BLOCKS,\n", "memory",
     ),
-    _mega("last token not combined", DEVICE, "num_tokens * columns, blocks)", "(num_tokens - 1) * columns, blocks)",
+    _mega("last token not combined", WORDS, "num_tokens * columns, blocks)", "(num_tokens - 1) * columns, blocks)",
           "written"),
-    _mega("slots without an expert computed", DEVICE, "if expert >= 0:", "if expert >= -1:", "memory", count=2),
-    _mega("clamp forgotten", MEGA, "HAS_CLAMP=limit is not None", "HAS_CLAMP=False", "oracle:out"),
+    _mega("slots without an expert computed", WORDS, "if expert >= 0:", "if expert >= -1:", "memory"),
+    _mega("weight of an invalid slot read", "_mxfp4_tiles", "tl.load(weights_ptr + slot, mask=live, other=0.0)",
+          "tl.load(weights_ptr + token * TOPK + column, mask=column < TOPK, other=0.0)", "poison:invalid slot weights"),
+    _mega("clamp forgotten", LAUNCH, "HAS_CLAMP=limit is not None", "HAS_CLAMP=False", "oracle:out"),
+    _mega("routed scaling skipped", LAUNCH, "partial, out, scaling,", "partial, out, 1.0,", "oracle:out"),
     _mega(
         "second matrix with the scale strides of the first", MEGA,
         "forward.w2_scale, forward.w2_scale.stride(0), forward.w2_scale.stride(1),",
         "forward.w2_scale, forward.w13_scale.stride(0), forward.w13_scale.stride(1),", "oracle:out",
     ),
-    _mega("routed scaling skipped", MEGA, "forward.weights, out, scaling,", "forward.weights, out, 1.0,", "oracle:out"),
     _mega("most blocks not checked", MEGA, "    _require_blocks(max_blocks)\n", "", "rejects:"),
 )  # fmt: skip

@@ -3,7 +3,9 @@
 from tests.teeth.planting import Planted
 
 MOE = "mxfp4_moe"
-DEVICE = "_mxfp4_moe_kernels"
+BYTES = "_mxfp4_moe_kernels"
+WORDS = "_mxfp4_words"
+TILES = "_mxfp4_tiles"
 
 
 def _moe(name: str, file: str, old: str, new: str, check: str, implementation: str = "slot", count: int = 1) -> Planted:
@@ -11,13 +13,7 @@ def _moe(name: str, file: str, old: str, new: str, check: str, implementation: s
 
 
 FAULTS = (
-    _moe(
-        "nibbles swapped",
-        "_fp4",
-        "return low, high",
-        "return high, low",
-        "oracle:out",
-    ),
+    _moe("nibbles swapped", "_fp4", "return low, high", "return high, low", "oracle:out"),
     _moe("sign lost", "_fp4", "* 0x1040) & 0x81C0", "* 0x1040) & 0x01C0", "oracle:out"),
     _moe(
         "0.5 decoded as 0",
@@ -26,69 +22,85 @@ FAULTS = (
         "low = tl.where((bits & 0x0180) == 0, 0, bits).to(tl.uint16)",
         "oracle:out",
     ),
-    _moe("scale 2^-127 flushed", "_fp4", "exponent == 0, 0x0040,", "exponent == 0, 0x0000,", "oracle:out"),
     _moe("NaN scale read as 1", "_fp4", "exponent == 255, 0x7FC0,", "exponent == 255, 0x3F80,", "oracle:out"),
     _moe("scale bias 126", "_fp4", "exponent << 7))", "(exponent + 1) << 7))", "oracle:out"),
-    _moe("scale of the first group only", DEVICE, "        up_scales += BLOCK_K // _GROUP\n", "", "oracle:out"),
+    _moe("scale of the first group only", BYTES, "        up_scales += BLOCK_K // _GROUP\n", "", "oracle:out"),
+    _moe(
+        "codes of a pair swapped", WORDS, "return first * factor, second * factor",
+        "return second * factor, first * factor", "oracle:out",
+    ),
+    _moe("sign of words lost", WORDS, "* 0x1040) & 0x81C081C0", "* 0x1040) & 0x01C001C0", "oracle:out"),
+    _moe(
+        "scale 2^-127 flushed", WORDS, "half = (exponents + 126) << 7",
+        "half = tl.where(exponents == 0, 0, exponents + 126) << 7", "oracle:out",
+    ),
+    _moe("large scales multiplied once", TILES, "> _LARGEST_FAST_SCALE:", "> 255:", "oracle:out"),
+    _moe("one large scale after another", TILES, "largest = tl.maximum(largest, tl.max(quads, 1))",
+         "largest = tl.max(quads, 1)", "oracle:out", "grouped"),
+    _moe("activations in another order", WORDS, "+ pair * 2 + code // 4", "+ pair * 2 + 1 - code // 4", "oracle:out"),
+    _moe("hidden states in their own order", TILES,
+         "tl.store(stored_ptr + token * K + column, to_stored_order(values, 1, BLOCK_K, QUADS, PAIRS))",
+         "tl.store(stored_ptr + token * K + column, values)", "oracle:out"),
+    _moe("scales of the first step only", TILES, "(group + k // _GROUP)", "(group + k * 0)", "oracle:out", count=2),
     _moe(
         "second matrix with the scales of one row",
-        DEVICE,
-        "\n    scales += (row * scale_row_stride)[:, None]",
-        "\n    scales += (row * 0)[:, None]",
+        "_mxfp4_words_launch",
+        "return self.w2, self.w2.stride(0), self.w2.stride(1), scale, scale.stride(0), scale.stride(1)",
+        "return self.w2, self.w2.stride(0), self.w2.stride(1), scale, scale.stride(0), 0",
         "oracle:out",
     ),
     _moe(
-        "gate and up swapped", DEVICE, "gate / (1.0 + tl.exp(-gate)) * up", "up / (1.0 + tl.exp(-up)) * gate",
+        "gate and up swapped", TILES, "gate / (1.0 + tl.exp(-gate)) * up", "up / (1.0 + tl.exp(-up)) * gate",
         "oracle:out",
     ),
     _moe(
-        "gate not clamped", DEVICE, "gate = tl.where(gate > clamp_limit, clamp_limit, gate)", "gate = gate",
+        "gate not clamped", TILES, "gate = tl.where(gate > clamp_limit, clamp_limit, gate)", "gate = gate",
         "oracle:out",
     ),
-    _moe(
-        "up clamped from above only", DEVICE, "tl.where(up < -clamp_limit, -clamp_limit, up))", "up)", "oracle:out"
-    ),
+    _moe("up clamped from above only", TILES, "tl.where(up < -clamp_limit, -clamp_limit, up))", "up)", "oracle:out"),
     _moe(
         "clamp swallows NaN",
-        DEVICE,
+        TILES,
         "gate = tl.where(gate > clamp_limit, clamp_limit, gate)",
         "gate = tl.minimum(gate, clamp_limit)",
         "oracle:out",
     ),
-    _moe("router weights ignored", DEVICE, "total += weight * tl.load(", "total += tl.load(", "oracle:out"),
+    _moe("router weights ignored", BYTES, "total += weight * tl.load(", "total += tl.load(", "oracle:out"),
     _moe(
         "weight of an invalid slot read",
-        DEVICE,
+        BYTES,
         "tl.load(weights_ptr + slot, mask=valid, other=0.0)",
         "tl.load(weights_ptr + slot)",
         "poison:invalid slot weights",
     ),
     _moe(
         "row of an invalid slot read",
-        DEVICE,
+        BYTES,
         "valid = (expert >= 0) & (expert < num_experts)",
         "valid = expert >= 0",
         "unwritten",
     ),
     _moe(
-        "expert past the weights", "_moe_routing", "(own >= 0) & (own < num_experts) &", "(own >= 0) &", "memory"
+        "expert past the weights", TILES, "    valid = (expert >= 0) & (expert < num_experts)\n",
+        "    valid = expert >= 0\n", "memory",
     ),
-    _moe("routed scaling skipped", DEVICE, "(total * scaling)", "(total)", "oracle:out"),
+    _moe("expert past the weights, by bytes", "_moe_routing", "(own >= 0) & (own < num_experts) &", "(own >= 0) &",
+         "memory"),
+    _moe("routed scaling skipped", BYTES, "(total * scaling)", "(total)", "oracle:out"),
     _moe(
-        "token map transposed", DEVICE, "(tl.where(live, slots, 0) // TOPK)", "(tl.where(live, slots, 0) % TOPK)",
+        "token map transposed", TILES, "(tl.where(live, slots, 0) // TOPK)", "(tl.where(live, slots, 0) % TOPK)",
         "oracle:out", "grouped",
     ),
-    _moe(
-        "last slot of a tile dropped",
-        "_moe_routing",
-        "mask=row < tl.load(tile + 2)",
-        "mask=row < tl.load(tile + 2) - 1",
-        "oracle:out",
-        "grouped",
-    ),
-    _moe("sorted by another expert", "_moe_routing", "keys, order = torch.sort(torch.where(valid, ids, num_experts)",
-         "keys, order = torch.sort(torch.where(valid, num_experts - 1 - ids, num_experts)", "oracle:out", "grouped"),
-    _moe("last token not written", MOE, "mxfp4_combine_kernel[tokens,", "mxfp4_combine_kernel[tokens - 1,", "written"),
+    _moe("last slot of a tile dropped", TILES, "mask=row < tl.load(tile + 2),", "mask=row < tl.load(tile + 2) - 1,",
+         "unwritten", "grouped"),
+    _moe("sorted by another expert", TILES, "mine = (ids == program)", "mine = (ids == num_experts - 1 - program)",
+         "oracle:out", "grouped"),
+    _moe("tiles of one expert under another's", TILES, "small_start = tl.sum(tl.where(before, small, 0), 0)",
+         "small_start = tl.sum(tl.where(before, counts, 0), 0)", "unwritten", "grouped"),
+    _moe("large tiles read from the small ones", "_mxfp4_words_launch", "(plan.large, small, large)",
+         "(plan.large, 0, large)", "unwritten", "grouped"),
+    _moe("last token not written", "_mxfp4_words_launch", "words_combine_kernel[tokens,",
+         "words_combine_kernel[tokens - 1,", "written"),
     _moe("float16 answered in bfloat16", MOE, "out = torch.empty(tokens, hidden, dtype=hidden_states.dtype",
          "out = torch.empty(tokens, hidden, dtype=torch.bfloat16", "shape"),
     _moe("hidden states overwritten", MOE, "    return out\n", "    hidden_states.zero_()\n    return out\n", "inputs"),
@@ -105,7 +117,7 @@ FAULTS = (
         "relation:",
     ),
     _moe(
-        "0.4 % too large", DEVICE, "(total * scaling)", "(total * scaling * 1.004)", "oracle:out"
+        "0.4 % too large", BYTES, "(total * scaling)", "(total * scaling * 1.004)", "oracle:out"
     ),
     _moe("K checked for even only", "_mxfp4_arguments", 'require_multiple("hidden_states", "K", hidden, GROUP)',
          'require_multiple("hidden_states", "K", hidden, 2)', "rejects:"),

@@ -1,14 +1,18 @@
 """The one launch of ``mega_moe``: its grid, its barriers, its budget, and what happens where blocks are missing."""
 
 import dataclasses
+from functools import partial
 
 import pytest
 import torch
 
+from harness.compiling.recording import record
+from harness.device.targets import TARGETS
 from harness.launch.grid_barrier import check_grid_barriers
 from harness.launch.lease import lease_holders
 from harness.launch.physical import Described, NoDevice, physical_from
 from harness.launch.sm_budget import current_budget, set_num_sms, sm_budget
+from harness.strategies.moe import Routing
 from harness.vgpu import Deadlock, Schedule, VirtualGPU
 from kernels.mega_moe import mega_moe
 from kernels.mxfp4_moe import mxfp4_moe
@@ -37,12 +41,12 @@ def grids(gpu):
 
 
 @pytest.mark.parametrize(
-    ("units", "max_blocks", "blocks"), [(16, None, 6), (7, None, 4), (6, None, 4), (16, 3, 2), (4, None, 2)]
+    ("units", "max_blocks", "blocks"), [(16, None, 14), (7, None, 4), (6, None, 4), (16, 3, 2), (4, None, 2)]
 )
 def test_one_launch_of_an_even_grid_within_the_budget(several, expected, units, max_blocks, blocks):
     with VirtualGPU(schedule=Schedule(sm_count=units)) as gpu:
         out = mega_moe(**several, max_blocks=max_blocks)
-    assert grids(gpu) == [("mega_moe_kernel", (blocks, 1, 1))]
+    assert grids(gpu) == [("mega_moe_words_kernel", (blocks, 1, 1))]
     assert torch.equal(out, expected)
 
 
@@ -51,7 +55,7 @@ def test_no_block_reads_what_another_has_not_published(several, expected, seed):
     with VirtualGPU(schedule=Schedule(seed=seed, sm_count=5, launch_order="shuffled"), races=True) as gpu:
         for _ in range(2):
             assert torch.equal(mega_moe(**several), expected)
-    assert grids(gpu) == [("mega_moe_kernel", (2, 1, 1))] * 2
+    assert grids(gpu) == [("mega_moe_words_kernel", (2, 1, 1))] * 2
 
 
 def test_a_grid_that_is_not_resident_is_reported(several, expected):
@@ -79,7 +83,7 @@ def test_the_budget_is_the_callers_and_refused_before_the_launch(several):
         finally:
             set_num_sms(None)
         assert current_budget() is None
-    assert grids(gpu) == [("mega_moe_kernel", (4, 1, 1))]
+    assert grids(gpu) == [("mega_moe_words_kernel", (4, 1, 1))]
 
 
 def test_without_a_device_nothing_is_launched(several):
@@ -92,3 +96,19 @@ def test_nothing_is_launched_for_no_slots(several):
     with VirtualGPU() as gpu:
         assert mega_moe(**empty).shape == (0, several["hidden_states"].shape[1])
     assert gpu.launches == []
+
+
+@pytest.mark.parametrize(("topk", "together"), [(8, 8), (9, 16), (64, 64), (65, None)])
+def test_more_than_64_choices_a_token_are_grouped_on_the_slot_path(several, topk, together):
+    choices = {"topk_ids": torch.zeros(2, topk, dtype=torch.int32), "topk_weights": torch.ones(2, topk)}
+    [launch] = record(partial(mega_moe, path="slot"), several | choices, TARGETS["sm120"])
+    assert (launch.constants["DOWN_BLOCK_T"] if "tiles_ptr" in launch.constants else None) == together
+
+
+def test_65_choices_a_token_give_what_the_grouped_path_gives():
+    mega = contract("mega_moe")
+    rows = tuple(tuple((token + slot) % 5 - 1 for slot in range(65)) for token in range(2))
+    routing = Routing(num_tokens=2, num_experts=4, rows=rows)
+    inputs, _ = build(mega, dataclasses.replace(mega.pinned[1], routing=routing, hidden_size=32, intermediate_size=32))
+    with VirtualGPU():
+        assert torch.equal(mega_moe(**inputs, path="slot"), mega_moe(**inputs, path="grouped"))

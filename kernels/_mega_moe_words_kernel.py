@@ -1,0 +1,102 @@
+"""Device code of ``kernels.mega_moe`` on 32-bit words of weights: all steps of a mixture of experts in one launch."""
+
+import triton
+import triton.language as tl
+
+from harness.launch.grid_barrier import grid_barrier, grid_leave
+from kernels._mxfp4_moe_kernels import combine_tile
+from kernels._mxfp4_tiles import down_tile, gate_up_tile, prepare_program, slot_tile, sorted_tile, token_down_tile
+
+
+# Batch sizes vary from call to call: one kernel serves them all.
+@triton.jit(do_not_specialize=["num_slots", "num_tokens"])
+def mega_moe_words_kernel(
+    ids_ptr, weights_ptr, num_slots, num_tokens, num_experts,
+    order_ptr, tiles_ptr, used_ptr,
+    hidden_ptr, hidden_stride, stored_ptr,
+    w13_ptr, w13_expert_stride, w13_row_stride,
+    w13_scale_ptr, w13_scale_expert_stride, w13_scale_row_stride,
+    act_ptr, clamp_limit,
+    w2_ptr, w2_expert_stride, w2_row_stride,
+    w2_scale_ptr, w2_scale_expert_stride, w2_scale_row_stride,
+    partial_ptr, out_ptr, scaling,
+    words_ptr, max_polls,
+    TOPK: tl.constexpr, K: tl.constexpr, INTER: tl.constexpr, HAS_CLAMP: tl.constexpr, PTX: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    DOWN_BLOCK_N: tl.constexpr, DOWN_BLOCK_K: tl.constexpr,
+    BLOCK_T: tl.constexpr, DOWN_BLOCK_T: tl.constexpr,
+    QUADS: tl.constexpr, ACT_QUADS: tl.constexpr, PAIRS: tl.constexpr,
+    EXPERTS: tl.constexpr, CHUNK: tl.constexpr, PREPARE_BLOCK: tl.constexpr, COMBINE_BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Without ``tiles_ptr``: a slot a tile, down with the sum over a token's slots.  With it: slots sorted by expert.
+
+    Grid: any one-dimensional one whose blocks are all resident.  Tiles of a step are dealt round the blocks; a tile of
+    the next step reads what any block stored, so a grid barrier is between.  After a timeout ``out`` is not complete.
+    """
+    block, blocks = tl.program_id(0), tl.num_programs(0)
+    ROW_BLOCKS: tl.constexpr = INTER // BLOCK_N
+    DOWN_ROW_BLOCKS: tl.constexpr = K // DOWN_BLOCK_N
+    programs = num_tokens * (K // PREPARE_BLOCK)
+    if tiles_ptr is not None:
+        programs = tl.maximum(programs, num_experts)
+    for program in range(block, programs, blocks):
+        prepare_program(
+            program, ids_ptr, num_slots, num_experts, order_ptr, tiles_ptr, used_ptr, 0,
+            hidden_ptr, hidden_stride, stored_ptr, num_tokens,
+            K, QUADS, PAIRS, PAIRS, PREPARE_BLOCK, EXPERTS, CHUNK, BLOCK_T, BLOCK_T, 1 << 30,
+        )  # fmt: skip
+
+    passed = grid_barrier(words_ptr, 1, max_polls)
+    if passed:
+        count = num_slots if tiles_ptr is None else tl.load(used_ptr)
+        for tile in range(block, count * ROW_BLOCKS, blocks):
+            if tiles_ptr is None:
+                expert, slots = slot_tile(tile // ROW_BLOCKS, ids_ptr, num_experts, BLOCK_T)
+            else:
+                expert, slots = sorted_tile(tile // ROW_BLOCKS, order_ptr, tiles_ptr, BLOCK_T)
+            if expert >= 0:
+                gate_up_tile(
+                    expert, slots, tile % ROW_BLOCKS,
+                    stored_ptr, K,
+                    w13_ptr, w13_expert_stride, w13_row_stride,
+                    w13_scale_ptr, w13_scale_expert_stride, w13_scale_row_stride,
+                    act_ptr, clamp_limit,
+                    TOPK, K, INTER, HAS_CLAMP, PTX, BLOCK_N, BLOCK_T, BLOCK_K, QUADS, ACT_QUADS, PAIRS,
+                )  # fmt: skip
+
+    passed = grid_barrier(words_ptr, 2, max_polls)
+    if tiles_ptr is None:
+        if passed:
+            for tile in range(block, num_tokens * DOWN_ROW_BLOCKS, blocks):
+                token_down_tile(
+                    tile // DOWN_ROW_BLOCKS, tile % DOWN_ROW_BLOCKS,
+                    ids_ptr, weights_ptr, num_experts, scaling,
+                    act_ptr,
+                    w2_ptr, w2_expert_stride, w2_row_stride,
+                    w2_scale_ptr, w2_scale_expert_stride, w2_scale_row_stride,
+                    out_ptr,
+                    TOPK, K, INTER, PTX, DOWN_BLOCK_N, DOWN_BLOCK_T, DOWN_BLOCK_K, ACT_QUADS, PAIRS,
+                )  # fmt: skip
+    else:
+        if passed:
+            for tile in range(block, tl.load(used_ptr) * DOWN_ROW_BLOCKS, blocks):
+                expert, slots = sorted_tile(tile // DOWN_ROW_BLOCKS, order_ptr, tiles_ptr, BLOCK_T)
+                down_tile(
+                    expert, slots, tile % DOWN_ROW_BLOCKS,
+                    act_ptr,
+                    w2_ptr, w2_expert_stride, w2_row_stride,
+                    w2_scale_ptr, w2_scale_expert_stride, w2_scale_row_stride,
+                    partial_ptr,
+                    K, INTER, PTX, DOWN_BLOCK_N, BLOCK_T, DOWN_BLOCK_K, ACT_QUADS, PAIRS,
+                )  # fmt: skip
+        passed = grid_barrier(words_ptr, 3, max_polls)
+        if passed:
+            columns = tl.cdiv(K, COMBINE_BLOCK)
+            for tile in range(block, num_tokens * columns, blocks):
+                combine_tile(
+                    tile // columns, tile % columns,
+                    partial_ptr, ids_ptr, weights_ptr, out_ptr, num_experts, scaling,
+                    TOPK, K, COMBINE_BLOCK,
+                )  # fmt: skip
+
+    grid_leave(words_ptr)

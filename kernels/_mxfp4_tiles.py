@@ -1,0 +1,268 @@
+"""The two matrix multiplies of an MXFP4 expert on 32-bit words of weights, tile by tile, and how slots are grouped.
+
+Weights are the left operand and slots the columns.  Within one kind of tile a column is computed the same way whatever
+stands in the others, so a token's result depends on the batch around it only in the kind of tile that this chooses.
+"""
+
+import triton
+import triton.language as tl
+
+from kernels._fp4 import GROUP
+from kernels._mxfp4_words import LARGEST_FAST_SCALE, stored_position, to_stored_order, weights_of
+
+_GROUP = tl.constexpr(GROUP)
+_LARGEST_FAST_SCALE = tl.constexpr(LARGEST_FAST_SCALE)
+
+
+@triton.jit
+def _products(
+    word_ptrs, scale_ptrs, present, x_ptrs, live,
+    K: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr, QUADS: tl.constexpr,
+    PAIRS: tl.constexpr, ALL_ROWS: tl.constexpr, EXACT: tl.constexpr, PTX: tl.constexpr,
+):  # fmt: skip
+    GROUPS: tl.constexpr = BLOCK_K // _GROUP
+    word = tl.arange(0, BLOCK_K // 8)[None, :]
+    group = tl.arange(0, GROUPS)[None, :]
+    column = tl.arange(0, BLOCK_K)[None, :]
+    acc = tl.zeros((BLOCK_N, BLOCK_T), tl.float32)
+    largest = tl.zeros((BLOCK_N, QUADS), tl.int32)
+    for k in tl.range(0, K, BLOCK_K, num_stages=1 if EXACT else None):
+        if ALL_ROWS:
+            words = tl.load(word_ptrs[:, None] + (word + k // 8))
+            exponents = tl.load(scale_ptrs[:, None] + (group + k // _GROUP))
+        else:
+            words = tl.load(word_ptrs[:, None] + (word + k // 8), mask=present[:, None], other=0)
+            exponents = tl.load(scale_ptrs[:, None] + (group + k // _GROUP), mask=present[:, None], other=0)
+        exponents = exponents.to(tl.int32)
+        x = tl.load(x_ptrs[:, None] + (column + k), mask=live[:, None], other=0.0)
+        if not EXACT:
+            quads = tl.reshape(exponents, (BLOCK_N, GROUPS // QUADS, QUADS))
+            largest = tl.maximum(largest, tl.max(quads, 1))
+        weights = weights_of(words, exponents, BLOCK_N, BLOCK_K, QUADS, PAIRS, EXACT, PTX)
+        acc = tl.dot(weights, tl.trans(x), acc)
+    return acc, largest
+
+
+@triton.jit
+def multiply(
+    word_ptrs, scale_ptrs, present, x_ptrs, live,
+    K: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr,
+    QUADS: tl.constexpr, PAIRS: tl.constexpr, ALL_ROWS: tl.constexpr, PTX: tl.constexpr,
+):  # fmt: skip
+    """Weights times activations, float32 ``[BLOCK_N, BLOCK_T]``.
+
+    ``word_ptrs``, ``scale_ptrs`` ``[BLOCK_N]`` and ``x_ptrs`` ``[BLOCK_T]`` point to the rows' first elements; rows
+    that are not ``present`` (unless ALL_ROWS) and columns that are not ``live`` count as 0.
+    """
+    acc, largest = _products(
+        word_ptrs, scale_ptrs, present, x_ptrs, live,
+        K, BLOCK_N, BLOCK_T, BLOCK_K, QUADS, PAIRS, ALL_ROWS, False, PTX,
+    )  # fmt: skip
+    # Scales that need two multiplications are rare: rather than ask in every step, the tile is computed once more.
+    if tl.max(tl.max(largest, 1), 0) > _LARGEST_FAST_SCALE:
+        acc, largest = _products(
+            word_ptrs, scale_ptrs, present, x_ptrs, live,
+            K, BLOCK_N, BLOCK_T, QUADS * _GROUP, QUADS, PAIRS, ALL_ROWS, True, PTX,
+        )  # fmt: skip
+    return acc
+
+
+@triton.jit
+def _sort_slots(
+    program, ids_ptr, num_slots, num_experts, order_ptr, tiles_ptr, used_ptr, large_first,
+    EXPERTS: tl.constexpr, CHUNK: tl.constexpr, SMALL: tl.constexpr, LARGE: tl.constexpr, MOST_SMALL: tl.constexpr,
+):  # fmt: skip
+    # The slots and tiles of expert number ``program``, see prepare_program.
+    expert = tl.arange(0, EXPERTS)
+    counts = tl.zeros((EXPERTS,), tl.int32)
+    offset = tl.arange(0, CHUNK)
+    for first in range(0, num_slots, CHUNK):
+        ids = tl.load(ids_ptr + first + offset, mask=first + offset < num_slots, other=-1)
+        valid = (ids >= 0) & (ids < num_experts)
+        counts += tl.histogram(tl.where(valid, ids, 0).to(tl.int32), EXPERTS, mask=valid)
+    is_small = counts <= MOST_SMALL
+    small = tl.where(is_small, (counts + SMALL - 1) // SMALL, 0)
+    large = tl.where(is_small, 0, (counts + LARGE - 1) // LARGE)
+    before = expert < program
+    if program == 0:
+        tl.store(used_ptr, tl.sum(small, 0))
+        tl.store(used_ptr + 1, tl.sum(large, 0))
+    own = tl.sum(tl.where(expert == program, counts, 0), 0)
+    start = tl.sum(tl.where(before, counts, 0), 0)
+    small_start = tl.sum(tl.where(before, small, 0), 0)
+    large_start = tl.sum(tl.where(before, large, 0), 0) + large_first
+    if own > 0:
+        tile_slots = tl.where(own <= MOST_SMALL, SMALL, LARGE)
+        tile_start = tl.where(own <= MOST_SMALL, small_start, large_start)
+        tile_count = (own + tile_slots - 1) // tile_slots
+        lane = tl.arange(0, 64)
+        for first in range(0, tile_count, 64):
+            number = first + lane
+            begin = start + number * tile_slots
+            tile = tiles_ptr + (tile_start + number) * 3
+            used = number < tile_count
+            tl.store(tile, program + lane * 0, mask=used)
+            tl.store(tile + 1, begin, mask=used)
+            tl.store(tile + 2, tl.minimum(begin + tile_slots, start + own), mask=used)
+        for first in range(0, num_slots, CHUNK):
+            ids = tl.load(ids_ptr + first + offset, mask=first + offset < num_slots, other=-1)
+            mine = (ids == program).to(tl.int32)
+            place = start + tl.cumsum(mine, 0) - 1
+            tl.store(order_ptr + place, first + offset, mask=mine != 0)
+            start += tl.sum(mine, 0)
+
+
+@triton.jit
+def prepare_program(
+    program, ids_ptr, num_slots, num_experts,
+    order_ptr, tiles_ptr, used_ptr, large_first,
+    hidden_ptr, hidden_stride, stored_ptr, num_tokens,
+    K: tl.constexpr, QUADS: tl.constexpr, PAIRS: tl.constexpr, OTHER_PAIRS: tl.constexpr, BLOCK_K: tl.constexpr,
+    EXPERTS: tl.constexpr, CHUNK: tl.constexpr, SMALL: tl.constexpr, LARGE: tl.constexpr, MOST_SMALL: tl.constexpr,
+):  # fmt: skip
+    """Put hidden states into stored order and, unless the pointers for it are None, sort slots by expert into tiles.
+
+    There are max(num_experts, M K / BLOCK_K) programs, or M K / BLOCK_K where nothing is sorted.
+
+    ``order`` int32 ``[S]``: slots by expert.  ``tiles`` int32 ``[T, 3]``: expert, first and one-past-last position in
+    ``order``; small tiles (SMALL slots, of experts with at most MOST_SMALL slots) from 0, large ones (LARGE slots)
+    from ``large_first``.  ``used`` int32 ``[2]``: how many of each.  EXPERTS is a power of two >= num_experts.
+    ``stored`` bfloat16 ``[1 or 2, M, K]``: hidden states in the orders of PAIRS and, if it differs, OTHER_PAIRS.
+    """
+    COLUMNS: tl.constexpr = K // BLOCK_K
+    if program < num_tokens * COLUMNS:
+        token = (program // COLUMNS).to(tl.int64)
+        column = program % COLUMNS * BLOCK_K + tl.arange(0, BLOCK_K)[None, :]
+        values = tl.load(hidden_ptr + token * hidden_stride + column)
+        tl.store(stored_ptr + token * K + column, to_stored_order(values, 1, BLOCK_K, QUADS, PAIRS))
+        if OTHER_PAIRS != PAIRS:
+            place = (num_tokens + token) * K
+            tl.store(stored_ptr + place + column, to_stored_order(values, 1, BLOCK_K, QUADS, OTHER_PAIRS))
+    if tiles_ptr is not None:  # noqa: SIM102 (decided by the compiler)
+        if program < num_experts:
+            _sort_slots(
+                program, ids_ptr, num_slots, num_experts, order_ptr, tiles_ptr, used_ptr, large_first,
+                EXPERTS, CHUNK, SMALL, LARGE, MOST_SMALL,
+            )  # fmt: skip
+
+
+@triton.jit
+def slot_tile(slot, ids_ptr, num_experts, BLOCK_T: tl.constexpr):
+    """Return ``(expert, slots [BLOCK_T])`` of the tile that is ``slot`` alone; expert -1: the slot has none."""
+    expert = tl.load(ids_ptr + slot)
+    valid = (expert >= 0) & (expert < num_experts)
+    return tl.where(valid, expert, -1).to(tl.int64), tl.where(tl.arange(0, BLOCK_T) == 0, slot, -1)
+
+
+@triton.jit
+def sorted_tile(number, order_ptr, tiles_ptr, BLOCK_T: tl.constexpr):
+    """Return ``(expert, slots [BLOCK_T])`` of tile ``number`` of ``prepare_program``; slot -1 is none."""
+    tile = tiles_ptr + number * 3
+    row = tl.load(tile + 1) + tl.arange(0, BLOCK_T)
+    return tl.load(tile).to(tl.int64), tl.load(order_ptr + row, mask=row < tl.load(tile + 2), other=-1)
+
+
+@triton.jit
+def gate_up_tile(
+    expert, slots, row_block,
+    hidden_ptr, hidden_stride,
+    w13_ptr, w13_expert_stride, w13_row_stride,
+    scale_ptr, scale_expert_stride, scale_row_stride,
+    act_ptr, clamp_limit,
+    TOPK: tl.constexpr, K: tl.constexpr, INTER: tl.constexpr, HAS_CLAMP: tl.constexpr,
+    PTX: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr,
+    QUADS: tl.constexpr, ACT_QUADS: tl.constexpr, PAIRS: tl.constexpr,
+):  # fmt: skip
+    """act[slot, n] = silu(gate) * up for ``slots`` of one expert and BLOCK_N rows of each half of its w13.
+
+    ``act`` is stored in stored order.
+    """
+    live = slots >= 0
+    token = (tl.where(live, slots, 0) // TOPK).to(tl.int64)
+    # Rows 0..BLOCK_N-1 are gate, the others up: one product, in whose layout a thread holds both.
+    index = tl.arange(0, 2 * BLOCK_N)
+    # int64: expert * stride passes 2**31 at 512 experts of 2 x 1024 rows of 2048 bytes.
+    row = row_block.to(tl.int64) * BLOCK_N + index % BLOCK_N + index // BLOCK_N * INTER
+    acc = multiply(
+        w13_ptr + expert * w13_expert_stride + row * w13_row_stride,
+        scale_ptr + expert * scale_expert_stride + row * scale_row_stride,
+        row >= 0, hidden_ptr + token * hidden_stride, live,
+        K, 2 * BLOCK_N, BLOCK_T, BLOCK_K, QUADS, PAIRS, True, PTX,
+    )  # fmt: skip
+    gate, up = tl.split(tl.permute(tl.reshape(acc, (2, BLOCK_N, BLOCK_T)), (1, 2, 0)))
+    if HAS_CLAMP:
+        # Comparisons that are false for NaN: it passes.
+        gate = tl.where(gate > clamp_limit, clamp_limit, gate)
+        up = tl.where(up > clamp_limit, clamp_limit, tl.where(up < -clamp_limit, -clamp_limit, up))
+    act = gate / (1.0 + tl.exp(-gate)) * up
+    place = stored_position(row_block * BLOCK_N + tl.arange(0, BLOCK_N), ACT_QUADS, PAIRS)
+    act_ptrs = act_ptr + slots.to(tl.int64)[None, :] * INTER + place[:, None]
+    tl.store(act_ptrs, act.to(act_ptr.dtype.element_ty), mask=live[None, :])
+
+
+@triton.jit
+def down_tile(
+    expert, slots, row_block,
+    act_ptr,
+    w2_ptr, w2_expert_stride, w2_row_stride,
+    scale_ptr, scale_expert_stride, scale_row_stride,
+    partial_ptr,
+    K: tl.constexpr, INTER: tl.constexpr, PTX: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr,
+    QUADS: tl.constexpr, PAIRS: tl.constexpr,
+):  # fmt: skip
+    """partial[slot, n] = act[slot] . w2[expert, n] for ``slots`` of one expert and BLOCK_N rows of its w2."""
+    live = slots >= 0
+    slot = slots.to(tl.int64)
+    row = row_block.to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
+    acc = multiply(
+        w2_ptr + expert * w2_expert_stride + row * w2_row_stride,
+        scale_ptr + expert * scale_expert_stride + row * scale_row_stride,
+        row >= 0, act_ptr + tl.where(live, slot, 0) * INTER, live,
+        INTER, BLOCK_N, BLOCK_T, BLOCK_K, QUADS, PAIRS, True, PTX,
+    )  # fmt: skip
+    tl.store(partial_ptr + slot[None, :] * K + row[:, None], acc, mask=live[None, :])
+
+
+@triton.jit
+def token_down_tile(
+    token, row_block,
+    ids_ptr, weights_ptr, num_experts, scaling,
+    act_ptr,
+    w2_ptr, w2_expert_stride, w2_row_stride,
+    scale_ptr, scale_expert_stride, scale_row_stride,
+    out_ptr,
+    TOPK: tl.constexpr, K: tl.constexpr, INTER: tl.constexpr, PTX: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr,
+    QUADS: tl.constexpr, PAIRS: tl.constexpr,
+):  # fmt: skip
+    """out[token, n] for BLOCK_N columns: all of the token's experts in one product, BLOCK_T >= TOPK.
+
+    The left operand has BLOCK_N rows of each choice, the right one a column of each; of the product only the rows of
+    a choice in its own column count.  A matrix instruction has the columns anyway, and nothing is left to combine.
+    """
+    token = token.to(tl.int64)
+    column = tl.arange(0, BLOCK_T)
+    ids = tl.load(ids_ptr + token * TOPK + column, mask=column < TOPK, other=-1)
+    live = (ids >= 0) & (ids < num_experts)
+    slot = token * TOPK + tl.where(live, column, 0)
+
+    index = tl.arange(0, BLOCK_T * BLOCK_N)
+    choice = index // BLOCK_N
+    row_ids = tl.load(ids_ptr + token * TOPK + choice, mask=choice < TOPK, other=-1)
+    present = (row_ids >= 0) & (row_ids < num_experts)
+    expert = tl.where(present, row_ids, 0).to(tl.int64)
+    row = row_block.to(tl.int64) * BLOCK_N + index % BLOCK_N
+    acc = multiply(
+        w2_ptr + expert * w2_expert_stride + row * w2_row_stride,
+        scale_ptr + expert * scale_expert_stride + row * scale_row_stride,
+        present, act_ptr + slot * INTER, live,
+        INTER, BLOCK_T * BLOCK_N, BLOCK_T, BLOCK_K, QUADS, PAIRS, False, PTX,
+    )  # fmt: skip
+    # An invalid slot's weight may hold NaN: it is not read.
+    weights = tl.load(weights_ptr + slot, mask=live, other=0.0)
+    own = choice[:, None] == column[None, :]
+    picked = tl.sum(tl.where(own, acc * weights[None, :], 0.0), 1)
+    total = tl.sum(tl.reshape(picked, (BLOCK_T, BLOCK_N)), 0)
+    out_row = row_block * BLOCK_N + tl.arange(0, BLOCK_N)
+    tl.store(out_ptr + token * K + out_row, (total * scaling).to(out_ptr.dtype.element_ty))

@@ -1,0 +1,138 @@
+"""Kernels of a forward on 32-bit words of MXFP4 weights: preparation, gate and up, down, combination."""
+
+import triton
+import triton.language as tl
+
+from kernels._mxfp4_moe_kernels import combine_tile
+from kernels._mxfp4_tiles import down_tile, gate_up_tile, prepare_program, slot_tile, sorted_tile
+from kernels._mxfp4_words import on_nvidia
+
+
+@triton.jit
+def wait_for_previous(OVERLAP: tl.constexpr):
+    """What the launch before wrote may be read after this (programmatic dependent launch)."""
+    if OVERLAP and on_nvidia():
+        tl.extra.cuda.gdc_wait()
+
+
+@triton.jit
+def let_next_start(OVERLAP: tl.constexpr):
+    """The next launch may start; it waits for the end of this one before it reads what this one writes."""
+    if OVERLAP and on_nvidia():
+        tl.extra.cuda.gdc_launch_dependents()
+
+
+@triton.jit
+def words_prepare_kernel(
+    ids_ptr, num_slots, num_experts,
+    order_ptr, tiles_ptr, used_ptr, large_first,
+    hidden_ptr, hidden_stride, stored_ptr, num_tokens,
+    K: tl.constexpr, QUADS: tl.constexpr, PAIRS: tl.constexpr, OTHER_PAIRS: tl.constexpr, BLOCK_K: tl.constexpr,
+    EXPERTS: tl.constexpr, CHUNK: tl.constexpr, SMALL: tl.constexpr, LARGE: tl.constexpr, MOST_SMALL: tl.constexpr,
+    OVERLAP: tl.constexpr,
+):  # fmt: skip
+    """``prepare_program``.  Grid: (max(experts, M K / BLOCK_K),)."""
+    let_next_start(OVERLAP)
+    prepare_program(
+        tl.program_id(0), ids_ptr, num_slots, num_experts, order_ptr, tiles_ptr, used_ptr, large_first,
+        hidden_ptr, hidden_stride, stored_ptr, num_tokens,
+        K, QUADS, PAIRS, OTHER_PAIRS, BLOCK_K, EXPERTS, CHUNK, SMALL, LARGE, MOST_SMALL,
+    )  # fmt: skip
+
+
+@triton.jit
+def words_gate_up_kernel(
+    ids_ptr, tiles_ptr, used_ptr, first_tile, num_experts,
+    hidden_ptr, hidden_stride,
+    w13_ptr, w13_expert_stride, w13_row_stride,
+    scale_ptr, scale_expert_stride, scale_row_stride,
+    act_ptr, clamp_limit,
+    TOPK: tl.constexpr, K: tl.constexpr, INTER: tl.constexpr, HAS_CLAMP: tl.constexpr,
+    PTX: tl.constexpr, OVERLAP: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr,
+    QUADS: tl.constexpr, ACT_QUADS: tl.constexpr, PAIRS: tl.constexpr,
+):  # fmt: skip
+    """``gate_up_tile`` of every tile and row block.  Grid: (at most tiles * INTER / BLOCK_N,).
+
+    Without ``tiles_ptr`` every slot is a tile of its own, ``ids_ptr`` has their experts, and there is a program for
+    each; with it ``ids_ptr`` is ``order`` of ``prepare_program``, and programs take further tiles in turn.
+    """
+    ROW_BLOCKS: tl.constexpr = INTER // BLOCK_N
+    number = tl.program_id(0)
+    wait_for_previous(OVERLAP)
+    if tiles_ptr is None:
+        expert, slots = slot_tile(number // ROW_BLOCKS, ids_ptr, num_experts, BLOCK_T)
+        if expert >= 0:
+            gate_up_tile(
+                expert, slots, number % ROW_BLOCKS,
+                hidden_ptr, hidden_stride,
+                w13_ptr, w13_expert_stride, w13_row_stride,
+                scale_ptr, scale_expert_stride, scale_row_stride,
+                act_ptr, clamp_limit,
+                TOPK, K, INTER, HAS_CLAMP, PTX, BLOCK_N, BLOCK_T, BLOCK_K, QUADS, ACT_QUADS, PAIRS,
+            )  # fmt: skip
+    else:
+        for each in range(number, tl.load(used_ptr) * ROW_BLOCKS, tl.num_programs(0)):
+            expert, slots = sorted_tile(first_tile + each // ROW_BLOCKS, ids_ptr, tiles_ptr, BLOCK_T)
+            gate_up_tile(
+                expert, slots, each % ROW_BLOCKS,
+                hidden_ptr, hidden_stride,
+                w13_ptr, w13_expert_stride, w13_row_stride,
+                scale_ptr, scale_expert_stride, scale_row_stride,
+                act_ptr, clamp_limit,
+                TOPK, K, INTER, HAS_CLAMP, PTX, BLOCK_N, BLOCK_T, BLOCK_K, QUADS, ACT_QUADS, PAIRS,
+            )  # fmt: skip
+    let_next_start(OVERLAP)
+
+
+@triton.jit
+def words_down_kernel(
+    ids_ptr, tiles_ptr, used_ptr, first_tile, num_experts,
+    act_ptr,
+    w2_ptr, w2_expert_stride, w2_row_stride,
+    scale_ptr, scale_expert_stride, scale_row_stride,
+    partial_ptr,
+    K: tl.constexpr, INTER: tl.constexpr, PTX: tl.constexpr, OVERLAP: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr,
+    QUADS: tl.constexpr, PAIRS: tl.constexpr,
+):  # fmt: skip
+    """``down_tile`` of every tile and row block.  Grid: (at most tiles * K / BLOCK_N,); tiles as for gate and up."""
+    ROW_BLOCKS: tl.constexpr = K // BLOCK_N
+    number = tl.program_id(0)
+    wait_for_previous(OVERLAP)
+    if tiles_ptr is None:
+        expert, slots = slot_tile(number // ROW_BLOCKS, ids_ptr, num_experts, BLOCK_T)
+        if expert >= 0:
+            down_tile(
+                expert, slots, number % ROW_BLOCKS,
+                act_ptr,
+                w2_ptr, w2_expert_stride, w2_row_stride,
+                scale_ptr, scale_expert_stride, scale_row_stride,
+                partial_ptr,
+                K, INTER, PTX, BLOCK_N, BLOCK_T, BLOCK_K, QUADS, PAIRS,
+            )  # fmt: skip
+    else:
+        for each in range(number, tl.load(used_ptr) * ROW_BLOCKS, tl.num_programs(0)):
+            expert, slots = sorted_tile(first_tile + each // ROW_BLOCKS, ids_ptr, tiles_ptr, BLOCK_T)
+            down_tile(
+                expert, slots, each % ROW_BLOCKS,
+                act_ptr,
+                w2_ptr, w2_expert_stride, w2_row_stride,
+                scale_ptr, scale_expert_stride, scale_row_stride,
+                partial_ptr,
+                K, INTER, PTX, BLOCK_N, BLOCK_T, BLOCK_K, QUADS, PAIRS,
+            )  # fmt: skip
+    let_next_start(OVERLAP)
+
+
+@triton.jit
+def words_combine_kernel(
+    partial_ptr, ids_ptr, weights_ptr, out_ptr, num_experts, scaling,
+    TOPK: tl.constexpr, K: tl.constexpr, BLOCK_K: tl.constexpr, OVERLAP: tl.constexpr,
+):  # fmt: skip
+    """``combine_tile`` of every token and column block.  Grid: (M, ceil(K / BLOCK_K))."""
+    wait_for_previous(OVERLAP)
+    combine_tile(
+        tl.program_id(0), tl.program_id(1), partial_ptr, ids_ptr, weights_ptr, out_ptr, num_experts, scaling,
+        TOPK, K, BLOCK_K,
+    )  # fmt: skip

@@ -1,0 +1,201 @@
+"""How a forward on 32-bit words of MXFP4 weights is launched: what it takes, its workspaces, its kernels in a row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+
+from harness.launch.current import current_target
+from kernels._mxfp4_words_kernels import (
+    words_combine_kernel,
+    words_down_kernel,
+    words_gate_up_kernel,
+    words_prepare_kernel,
+)
+from kernels._mxfp4_words_table import Kind, Plan, choose_plan, choose_slots, quads
+
+#: Tensors of the virtual GPU are the CPU's: its default target.
+VIRTUAL_TARGET = "sm_120"
+#: Columns of the result that a program sums over a token's slots.
+COMBINE_BLOCK = 1024
+# What a thread loads at once.
+_ALIGNMENT = 16
+#: Columns of hidden states that a program of the preparation moves.
+PREPARE_BLOCK = 1024
+#: Slots that it looks at together, at most.
+PREPARE_CHUNK = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operands:
+    """Arguments of a forward as its kernels take them.
+
+    ``x`` bfloat16 ``[M, K]`` with stride 1 in the rows; ``w13`` int32 ``[E, 2I, K/8]``, ``w2`` int32 ``[E, K, I/8]``;
+    scales uint8; ``ids`` ``[M, topk]`` and ``weights`` contiguous.
+    """
+
+    x: torch.Tensor
+    w13: torch.Tensor
+    w13_scale: torch.Tensor
+    w2: torch.Tensor
+    w2_scale: torch.Tensor
+    ids: torch.Tensor
+    weights: torch.Tensor
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """M, K, I and the number of experts."""
+        return self.x.shape[0], self.x.shape[1], self.w13.shape[1] // 2, self.w13.shape[0]
+
+    @property
+    def w13_arguments(self) -> tuple[Any, ...]:
+        """w13, its scales and the strides of both, in the kernels' order."""
+        scale = self.w13_scale
+        return self.w13, self.w13.stride(0), self.w13.stride(1), scale, scale.stride(0), scale.stride(1)
+
+    @property
+    def w2_arguments(self) -> tuple[Any, ...]:
+        """w2, its scales and the strides of both, in the kernels' order."""
+        scale = self.w2_scale
+        return self.w2, self.w2.stride(0), self.w2.stride(1), scale, scale.stride(0), scale.stride(1)
+
+
+def words_operands(
+    hidden_states: torch.Tensor,
+    w13_packed: torch.Tensor,
+    w13_scale: torch.Tensor,
+    w2_packed: torch.Tensor,
+    w2_scale: torch.Tensor,
+    topk_ids: torch.Tensor,
+    topk_weights: torch.Tensor,
+) -> Operands | None:
+    """Return the operands of valid arguments, or None where words do not serve.
+
+    bfloat16 holds E8M0-scaled weights exactly, but not fp16 activations and not a float32 scale; rows of weights must
+    start at 16 bytes; and LLVM takes minutes over these kernels for AMD targets.
+    """
+    if hidden_states.dtype != torch.bfloat16 or torch.float32 in (w13_scale.dtype, w2_scale.dtype):
+        return None
+    if current_target(hidden_states.device, VIRTUAL_TARGET).vendor != "cuda":
+        return None
+    if not (_aligned(w13_packed) and _aligned(w2_packed)):
+        return None
+    return Operands(
+        # Only the row stride is an argument of the kernels.
+        x=hidden_states if hidden_states.stride(1) == 1 else hidden_states.contiguous(),
+        w13=w13_packed.view(torch.int32),
+        w13_scale=w13_scale.view(torch.uint8),
+        w2=w2_packed.view(torch.int32),
+        w2_scale=w2_scale.view(torch.uint8),
+        ids=topk_ids.contiguous(),
+        weights=topk_weights.contiguous(),
+    )
+
+
+def _aligned(weights: torch.Tensor) -> bool:
+    starts = (weights.data_ptr(), *weights.stride()[:2])
+    return weights.stride(2) == 1 and all(start % _ALIGNMENT == 0 for start in starts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Tiles:
+    # ``count`` tiles of a launch: those of ``table`` from ``first`` on, as far as ``used`` says, or a slot each.
+    ids: torch.Tensor
+    count: int
+    table: torch.Tensor | None = None
+    used: torch.Tensor | None = None
+    first: int = 0
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        return self.ids, self.table, self.used, self.first
+
+    def programs(self, row_blocks: int, kind: Kind) -> int:
+        # Only sorted tiles are dealt round.
+        tiles = self.count * row_blocks
+        return tiles if self.table is None else min(tiles, kind.most_programs)
+
+
+def run_words(
+    operands: Operands, out: torch.Tensor, *, grouped: bool, scaling: float, limit: float | None, ptx: bool = True
+) -> None:
+    """Write ``out`` bfloat16 ``[M, K]``.  ``grouped``: slots that share an expert share a pass over its weights.
+
+    Depends on shapes and dtypes alone and waits for nothing, so it can be captured.  Without ``ptx`` every target
+    takes the portable form of the kernels, which gives the same bits.
+    """
+    tokens, columns, inter, experts = operands.sizes
+    target = current_target(out.device, VIRTUAL_TARGET)
+    slots = operands.ids.numel()
+    # Programmatic dependent launch: PTX ISA, griddepcontrol: sm_90 and later.
+    overlap = int(target.arch.removeprefix("sm_")) >= 90
+    act = torch.empty(slots, inter, dtype=torch.bfloat16, device=out.device)
+    partial = torch.empty(slots, columns, dtype=torch.float32, device=out.device)
+    if grouped:
+        steps = _prepare(operands, choose_plan(target, slots, experts), overlap)
+    else:
+        kind = choose_slots(target)
+        steps = _prepare(operands, Plan(small=kind, large=kind, most_small=slots), overlap, sort=False)
+    shared: dict[str, Any] = {"K": columns, "INTER": inter, "PTX": ptx, "OVERLAP": overlap}
+    for tiles, kind, x in steps:
+        blocks = kind.gate_up.constants(inter, columns)
+        words_gate_up_kernel[(tiles.programs(inter // blocks["BLOCK_N"], kind),)](
+            *tiles.arguments, experts, x, x.stride(0), *operands.w13_arguments, act, 0.0 if limit is None else limit,
+            TOPK=operands.ids.shape[1], HAS_CLAMP=limit is not None,
+            BLOCK_T=kind.block_t, QUADS=quads(columns), ACT_QUADS=quads(inter), PAIRS=kind.pairs,
+            **blocks, **shared, **kind.gate_up.options, **_option(out, overlap),
+        )  # fmt: skip
+    for tiles, kind, _ in steps:
+        blocks = kind.down.constants(columns, inter)
+        words_down_kernel[(tiles.programs(columns // blocks["BLOCK_N"], kind),)](
+            *tiles.arguments, experts, act, *operands.w2_arguments, partial,
+            BLOCK_T=kind.block_t, QUADS=quads(inter), PAIRS=kind.pairs,
+            **blocks, **shared, **kind.down.options, **_option(out, overlap),
+        )  # fmt: skip
+    words_combine_kernel[tokens, triton.cdiv(columns, COMBINE_BLOCK)](
+        partial, operands.ids, operands.weights, out, experts, scaling,
+        TOPK=operands.ids.shape[1], K=columns, BLOCK_K=COMBINE_BLOCK, OVERLAP=overlap, **_option(out, overlap),
+    )  # fmt: skip
+
+
+def _prepare(
+    operands: Operands, plan: Plan, overlap: bool, sort: bool = True
+) -> list[tuple[_Tiles, Kind, torch.Tensor]]:
+    # Launches the preparation; returns what to launch for each kind, and the hidden states in its order.
+    tokens, columns, _, experts = operands.sizes
+    slots, device = operands.ids.numel(), operands.x.device
+    small = min(slots, experts + slots // plan.small.block_t) if sort else slots
+    # An expert with large tiles has more than most_small slots.
+    large = min(experts, slots // (plan.most_small + 1)) + slots // plan.large.block_t if slots > plan.most_small else 0
+    orders = sorted({plan.small.pairs, plan.large.pairs} if large else {plan.small.pairs}, reverse=True)
+    order = table = used = None
+    if sort:
+        order = torch.empty(slots, dtype=torch.int32, device=device)
+        table = torch.empty(small + large, 3, dtype=torch.int32, device=device)
+        used = torch.empty(2, dtype=torch.int32, device=device)
+    stored = torch.empty(len(orders), tokens, columns, dtype=torch.bfloat16, device=device)
+    block = min(columns & -columns, PREPARE_BLOCK)
+    words_prepare_kernel[(max(experts if sort else 0, tokens * (columns // block)),)](
+        operands.ids, slots, experts, order, table, used, small,
+        operands.x, operands.x.stride(0), stored, tokens,
+        K=columns, QUADS=quads(columns), PAIRS=orders[0], OTHER_PAIRS=orders[-1], BLOCK_K=block,
+        EXPERTS=max(2, triton.next_power_of_2(experts)),
+        CHUNK=min(PREPARE_CHUNK, max(16, triton.next_power_of_2(slots))),
+        SMALL=plan.small.block_t, LARGE=plan.large.block_t, MOST_SMALL=plan.most_small, OVERLAP=overlap,
+    )  # fmt: skip
+    if order is None or used is None:
+        return [(_Tiles(ids=operands.ids, count=slots), plan.small, stored[0])]
+    steps = []
+    for number, (kind, first, count) in enumerate(((plan.small, 0, small), (plan.large, small, large))):
+        if count:
+            tiles = _Tiles(ids=order, count=count, table=table, used=used[number:], first=first)
+            steps.append((tiles, kind, stored[orders.index(kind.pairs)]))
+    return steps
+
+
+def _option(tensor: torch.Tensor, overlap: bool) -> dict[str, Any]:
+    # An option of the launch, not of the compilation: only where something is launched.
+    return {"launch_pdl": True} if overlap and tensor.is_cuda else {}
