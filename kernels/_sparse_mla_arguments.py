@@ -24,10 +24,9 @@ MAX_SPLITS = 64
 
 @dataclass(frozen=True)
 class Cache:
-    """One paged cache and what is read from it: three views of the same bytes, and the token indices."""
+    """One paged cache and what is read from it: two views of the same bytes, and the token indices."""
 
-    codes: torch.Tensor
-    rope: torch.Tensor
+    words: torch.Tensor
     scales: torch.Tensor
     indices: torch.Tensor
     length: torch.Tensor | None
@@ -35,12 +34,12 @@ class Cache:
     @property
     def page_size(self) -> int:
         """Tokens in a page."""
-        return self.codes.shape[1]
+        return self.words.shape[1]
 
     @property
     def num_tokens(self) -> int:
         """Tokens in the pool: valid indices are below it."""
-        return self.codes.shape[0] * self.page_size
+        return self.words.shape[0] * self.page_size
 
     @property
     def topk(self) -> int:
@@ -78,10 +77,12 @@ def _check_pages(name: str, k_cache: torch.Tensor) -> None:
     num_pages, page_size = k_cache.shape[:2]
     if page_size == 0:
         raise ValueError(f"{name}: wanted at least one token in a page, got shape {list(k_cache.shape)}")
+    if num_pages * page_size >= 2**31:
+        raise ValueError(f"{name}: wanted fewer than 2^31 tokens, got {num_pages * page_size}")
     require_stride(name, k_cache, 3, 1)
     require_stride(name, k_cache, 1, TOKEN_BYTES)
     page_bytes = k_cache.stride(0)
-    # A page's eight scale bytes are fetched as one word, its rope as 16-bit numbers.
+    # A token's eight scale bytes are fetched as one word.
     if num_pages > 1 and (page_bytes < page_size * TOKEN_BYTES or page_bytes % 8):
         raise ValueError(
             f"{name}: wanted stride(0), the bytes of a page, a multiple of 8 and at least page_size * {TOKEN_BYTES} = "
@@ -113,8 +114,7 @@ def checked_cache(
     strides = (k_cache.stride(0) if pages > 1 else page_size * TOKEN_BYTES, TOKEN_BYTES, TOKEN_BYTES, 1)
     plain = k_cache.as_strided(k_cache.shape, strides)
     return Cache(
-        codes=plain.view(torch.uint8),
-        rope=plain.view(torch.bfloat16),
+        words=plain.view(torch.int32),
         scales=plain.view(torch.int64),
         indices=indices,
         length=topk_length,
@@ -139,7 +139,7 @@ def check_devices(q: torch.Tensor, attn_sink: torch.Tensor | None, caches: dict[
     if attn_sink is not None:
         tensors["attn_sink"] = attn_sink
     for prefix, cache in caches.items():
-        tensors[f"{prefix}k_cache"] = cache.codes
+        tensors[f"{prefix}k_cache"] = cache.words
         tensors[f"{prefix}indices"] = cache.indices
         if cache.length is not None:
             tensors[f"{prefix}topk_length"] = cache.length

@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from harness import implements
+from harness import Capturable, implements
 from kernels._validate import require_dtype, require_rank, require_same_device, require_shape
 
 #: Elements of one program's tile of the output.
@@ -57,7 +57,16 @@ def _merge_kernel(
         tl.store(lse_ptr + row, top + tl.log(total), mask=in_rows)
 
 
-@implements("merge_attn_states", name="triton")
+# One block of columns, and two.
+_GRAPHS = Capturable(
+    cases=(
+        "Case(num_parts=2, empty=((0, 1), (0,), (), (1,)), head_dim=64)",
+        "Case(num_parts=5, empty=((), (4,), (0, 1, 2)), head_dim=513, dtype=torch.float32)",
+    )
+)
+
+
+@implements("merge_attn_states", name="triton", capturable=_GRAPHS)
 def merge_attn_states(outs: torch.Tensor, lses: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Merge any number of partial attention states.
 
@@ -83,18 +92,20 @@ def merge_attn_states(outs: torch.Tensor, lses: torch.Tensor) -> tuple[torch.Ten
     block_d = min(triton.next_power_of_2(max(head_dim, 16)), MAX_BLOCK_D)
     block_r = TILE_ELEMENTS // block_d
     if num_rows > 0:
-        _merge_kernel[(triton.cdiv(num_rows, block_r), max(triton.cdiv(head_dim, block_d), 1))](
-            outs,
-            *outs.stride(),
-            lses,
-            *lses.stride(),
-            out,
-            lse,
-            num_parts,
-            num_rows,
-            head_dim,
-            BLOCK_R=block_r,
-            BLOCK_D=block_d,
-            num_warps=4,
-        )
+        # Triton launches on the current device, which need not be the tensors'.
+        with torch.cuda.device_of(outs):
+            _merge_kernel[(triton.cdiv(num_rows, block_r), max(triton.cdiv(head_dim, block_d), 1))](
+                outs,
+                *outs.stride(),
+                lses,
+                *lses.stride(),
+                out,
+                lse,
+                num_parts,
+                num_rows,
+                head_dim,
+                BLOCK_R=block_r,
+                BLOCK_D=block_d,
+                num_warps=4,
+            )
     return out, lse

@@ -8,7 +8,8 @@ import torch
 import triton
 import triton.language as tl
 
-from harness import implements
+from harness import Capturable, implements
+from harness.launch.current import current_target
 from kernels._validate import require_dtype, require_rank, require_same_device, require_shape, require_stride
 
 HEAD_DIM = 128
@@ -17,73 +18,134 @@ PAGE_SIZE = 64
 TOKEN_BYTES = HEAD_DIM + 4
 VALUE_BYTES = PAGE_SIZE * HEAD_DIM
 PAGE_BYTES = PAGE_SIZE * TOKEN_BYTES
-#: Heads of one tile of a program: two bfloat16 tiles of 64 x 128 take 32 KiB of shared memory.
+#: Heads of one tile of a program.
 MAX_BLOCK_H = 64
-#: Programs beyond which each takes several pages, so that it reads its query once for all of them.
-MANY_PROGRAMS = 2048
-MAX_PAGES_A_PROGRAM = 8
+#: On AMD, queries are loaded again for each page, 16 heads at a time: held, they spill on gfx1100, and with 64 heads
+#: its compiler takes minutes.
+AMD_BLOCK_H = 16
+#: Programs beyond which each takes several pages, so that it reads its query once for all of them: four on every SM.
+MANY_PROGRAMS = 512
+MAX_PAGES_A_PROGRAM = 16
+#: Tokens are counted in int32, those of a program that starts below this length too.
+MAX_SEQ_LEN = 2**31 - PAGE_SIZE * MAX_PAGES_A_PROGRAM
+#: Two pages are on their way to shared memory during the products of a third: 8 KiB each.
+NUM_STAGES = 3
+# Tensors of the virtual GPU are the CPU's: its default target.
+_VIRTUAL_TARGET = "sm_120"
 
-_VALUE_BYTES = tl.constexpr(VALUE_BYTES)
+_WORDS = tl.constexpr(HEAD_DIM // 4)
+_PAGE_SIZE = tl.constexpr(PAGE_SIZE)
+_SCALES = tl.constexpr(VALUE_BYTES // 4)
+
+
+@triton.jit
+def _values(bytes, ROWS: tl.constexpr):
+    """Return float16 [ROWS, 128] for e4m3 codes [ROWS, 32 words, 2 halves, 2 bytes], the pairs of 16 in another order.
+
+    Keys and queries share it. In it a thread's part of a matrix product is whole words, where in memory's order it is
+    pairs of bytes. float16 holds every e4m3 value, and float32 sums of their products are within the budget; sums of
+    e4m3 products on the tensor cores of sm_90 are not.
+    """
+    by_halves = tl.permute(tl.reshape(bytes, (ROWS, 8, 4, 2, 2)), (0, 1, 3, 2, 4))
+    return tl.reshape(by_halves, (ROWS, 4 * _WORDS)).to(tl.float8e4nv, bitcast=True).to(tl.float16)
+
+
+@triton.jit
+def _keys(words):
+    even = tl.join(words & 255, (words >> 16) & 255)
+    odd = tl.join((words >> 8) & 255, (words >> 24) & 255)
+    return _values(tl.join(even, odd).to(tl.uint8), words.shape[0])
+
+
+@triton.jit
+def _load_heads(q_row, q_head_stride, weights_row, weights_head_stride, first, num_heads, BLOCK_H: tl.constexpr):
+    """Return the queries of ``BLOCK_H`` heads, float16 [128, BLOCK_H] in the order of ``_values``, and the weights."""
+    head = first + tl.arange(0, BLOCK_H)
+    in_heads = head < num_heads
+    head_ptr = q_row + head.to(tl.int64) * q_head_stride
+    code = tl.load(head_ptr[:, None] + tl.arange(0, 4 * _WORDS)[None, :], mask=in_heads[:, None], other=0)
+    weight = tl.load(weights_row + head * weights_head_stride, mask=in_heads, other=0.0)
+    return tl.trans(_values(code, BLOCK_H)), weight
+
+
+@triton.jit
+def _score(keys, q, weight):
+    score = tl.maximum(tl.dot(keys, q), 0.0, propagate_nan=tl.PropagateNan.ALL)
+    return tl.sum(score * weight[None, :], axis=1)
 
 
 @triton.jit
 def _paged_mqa_logits_kernel(
-    q_ptr, q_row_stride, q_head_stride, values_ptr, scales_ptr, page_stride, num_pages,
+    q_ptr, q_row_stride, q_head_stride, words_ptr, scales_ptr, page_bytes, num_pages,
     weights_ptr, weights_row_stride, weights_head_stride, seq_lens_ptr, seq_lens_stride,
     table_ptr, table_row_stride, table_column_stride, num_columns, logits_ptr, max_seq_len, num_heads,
-    BLOCK_H: tl.constexpr, HEAD_DIM: tl.constexpr, PAGE_SIZE: tl.constexpr, PAGES: tl.constexpr,
+    BLOCK_H: tl.constexpr, ONE_TILE: tl.constexpr, PAGES: tl.constexpr, NUM_STAGES: tl.constexpr,
 ):  # fmt: skip
     """``PAGES`` pages of one sequence; grid ``(cdiv(pages of a row of logits, PAGES), B)``.
 
-    ``page_stride`` counts bytes; ``values_ptr`` and ``scales_ptr`` are the same cache as uint8 and float32.
+    ``words_ptr`` and ``scales_ptr`` are the same cache as int32 and float32. ``ONE_TILE``: the queries of all heads,
+    at most ``BLOCK_H``, are held.
     """
     row = tl.program_id(1).to(tl.int64)
     seq_len = tl.load(seq_lens_ptr + row * seq_lens_stride)
-    head = tl.arange(0, BLOCK_H)
-    dim = tl.arange(0, HEAD_DIM)
-    offset = tl.arange(0, PAGE_SIZE)
-    for number in range(PAGES):
-        column = tl.program_id(0) * PAGES + number
-        token = column * PAGE_SIZE + offset
-        # entries past the sequence may hold anything
-        owned = (column * PAGE_SIZE < seq_len) & (column < num_columns)
-        entry_ptr = table_ptr + row * table_row_stride + column.to(tl.int64) * table_column_stride
-        page = tl.load(entry_ptr, mask=owned, other=-1).to(tl.int64)
-        valid = (token < seq_len) & (page >= 0) & (page < num_pages)
-        values_start = values_ptr + page * page_stride
-        code_ptr = values_start + offset[:, None] * HEAD_DIM + dim[None, :]
-        code = tl.load(code_ptr, mask=valid[:, None], other=0)
-        # 4 significant bits fit bfloat16; sums of E4M3 products on the tensor cores of sm_90 do not fit the budget
-        k = code.to(tl.float8e4nv, bitcast=True).to(tl.bfloat16)
-        scale_ptr = scales_ptr + page * (page_stride // 4) + _VALUE_BYTES // 4 + offset
-        scale = tl.load(scale_ptr, mask=valid, other=0.0)
-        total = tl.zeros([PAGE_SIZE], tl.float32)
-        for first in range(0, num_heads, BLOCK_H):
-            in_heads = first + head < num_heads
-            head_ptr = q_ptr + row * q_row_stride + (first + head).to(tl.int64) * q_head_stride
-            q_code = tl.load(head_ptr[:, None] + dim[None, :], mask=in_heads[:, None], other=0)
-            q = q_code.to(tl.float8e4nv, bitcast=True).to(tl.bfloat16)
-            weight_ptr = weights_ptr + row * weights_row_stride + (first + head) * weights_head_stride
-            weight = tl.load(weight_ptr, mask=in_heads, other=0.0)
-            score = tl.dot(k, tl.trans(q))
-            score = tl.where(score < 0, 0.0, score)
-            total += tl.sum(score * weight[None, :], axis=1)
-        logits = tl.where(valid, total * scale, float("-inf"))
+    number = tl.arange(0, PAGES)
+    column = tl.program_id(0) * PAGES + number
+    # entries past the sequence may hold anything
+    owned = (column * _PAGE_SIZE < seq_len) & (column < num_columns)
+    entry_ptr = table_ptr + row * table_row_stride + column.to(tl.int64) * table_column_stride
+    entries = tl.load(entry_ptr, mask=owned, other=-1)
+    entries = tl.where((entries >= 0) & (entries < num_pages), entries, -1).to(tl.int32)
+    q_row = q_ptr + row * q_row_stride
+    weights_row = weights_ptr + row * weights_row_stride
+    if ONE_TILE:
+        q, weight = _load_heads(q_row, q_head_stride, weights_row, weights_head_stride, 0, num_heads, BLOCK_H)
+    offset = tl.arange(0, _PAGE_SIZE)
+    word = offset[:, None] * _WORDS + tl.arange(0, _WORDS)[None, :]
+    for turn in tl.range(0, PAGES, num_stages=NUM_STAGES):
+        # from a register: the address of a page in flight depends on no other load
+        page = tl.max(tl.where(number == turn, entries, -1), 0)
+        valid = page >= 0
+        start = page.to(tl.int64) * page_bytes // 4
+        # tokens of the page past the sequence are read, and left out below
+        keys = _keys(tl.load((words_ptr + start) + word, mask=valid, other=0))
+        scale = tl.load((scales_ptr + start) + (_SCALES + offset), mask=valid, other=0.0)
+        if ONE_TILE:
+            total = _score(keys, q, weight)
+        else:
+            total = tl.zeros([_PAGE_SIZE], tl.float32)
+            for first in range(0, num_heads, BLOCK_H):
+                some_q, some_weight = _load_heads(
+                    q_row, q_head_stride, weights_row, weights_head_stride, first, num_heads, BLOCK_H
+                )
+                total += _score(keys, some_q, some_weight)
+        token = (tl.program_id(0) * PAGES + turn) * _PAGE_SIZE + offset
+        logits = tl.where(valid & (token < seq_len), total * scale, float("-inf"))
         tl.store(logits_ptr + row * max_seq_len + token, logits, mask=token < max_seq_len)
+
+
+# One page a program and two; heads of one tile and of two.
+_GRAPHS = Capturable(
+    cases=(
+        "Case(num_heads=64, table=BlockTable(seq_lens=(65, 0, 130), page_size=64, page_order=(1, 0, 3, 4, 2, 5)), "
+        f"max_seq_len={PAGE_SIZE * (2 * MANY_PROGRAMS // 3)})",
+        "Case(num_heads=65, table=BlockTable(seq_lens=(130, 64), page_size=64, page_order=(3, 2, 1, 0)), "
+        f"max_seq_len={PAGE_SIZE * MANY_PROGRAMS})",
+    )
+)
 
 
 @dataclass(frozen=True)
 class _Arguments:
-    """Checked views of the arguments: the bytes of the query and the cache, the cache's scales, flat lengths."""
+    """Checked arguments: the query's bytes, the cache as int32 and float32, the bytes of a page, flat lengths."""
 
     codes: torch.Tensor
-    values: torch.Tensor
+    words: torch.Tensor
     scales: torch.Tensor
-    page_stride: int
+    page_bytes: int
     seq_lens: torch.Tensor
 
 
-@implements("paged_mqa_logits", name="triton")
+@implements("paged_mqa_logits", name="triton", capturable=_GRAPHS)
 def paged_mqa_logits(
     q: torch.Tensor,
     kv_cache: torch.Tensor,
@@ -100,7 +162,8 @@ def paged_mqa_logits(
     ``weights`` [B, H] float32; ``seq_lens`` [B] or [B, 1], ``page_table`` [B, W], both int32 or int64.
 
     -inf for every t >= seq_len, past the table (``max_seq_len`` may be more than 64 W), or on a page outside the
-    pool, which is not read.  NaN of a query, a key, a scale or a weight reaches its logits.  Capturable.
+    pool, which is not read.  NaN of a query, a key, a scale or a weight reaches its logits.  ``max_seq_len`` is 0 to
+    ``MAX_SEQ_LEN``.  Capturable.
 
     Raises TypeError or ValueError naming the argument before any launch.
     """
@@ -108,37 +171,40 @@ def paged_mqa_logits(
     batch, _, num_heads, _ = q.shape
     logits = torch.empty((batch, max_seq_len), dtype=torch.float32, device=q.device)
     columns = triton.cdiv(max_seq_len, PAGE_SIZE)
+    amd = current_target(q.device, _VIRTUAL_TARGET).vendor == "rocm"
     if logits.numel() == 0:
         return logits
     pages = max(1, min(MAX_PAGES_A_PROGRAM, triton.next_power_of_2(batch * columns // MANY_PROGRAMS)))
-    _paged_mqa_logits_kernel[(triton.cdiv(columns, pages), batch)](
-        checked.codes,
-        q.stride(0),
-        q.stride(2),
-        checked.values,
-        checked.scales,
-        checked.page_stride,
-        kv_cache.shape[0],
-        weights,
-        *weights.stride(),
-        checked.seq_lens,
-        checked.seq_lens.stride(0),
-        page_table,
-        *page_table.stride(),
-        page_table.shape[1],
-        logits,
-        max_seq_len,
-        num_heads,
-        BLOCK_H=min(MAX_BLOCK_H, max(16, triton.next_power_of_2(num_heads))),
-        HEAD_DIM=HEAD_DIM,
-        PAGE_SIZE=PAGE_SIZE,
-        PAGES=pages,
-        num_warps=4,
-    )
+    # Triton launches on the current device, which need not be the tensors'.
+    with torch.cuda.device_of(q):
+        _paged_mqa_logits_kernel[(triton.cdiv(columns, pages), batch)](
+            checked.codes,
+            q.stride(0),
+            q.stride(2),
+            checked.words,
+            checked.scales,
+            checked.page_bytes,
+            kv_cache.shape[0],
+            weights,
+            *weights.stride(),
+            checked.seq_lens,
+            checked.seq_lens.stride(0),
+            page_table,
+            *page_table.stride(),
+            page_table.shape[1],
+            logits,
+            max_seq_len,
+            num_heads,
+            BLOCK_H=AMD_BLOCK_H if amd else min(MAX_BLOCK_H, max(16, triton.next_power_of_2(num_heads))),
+            ONE_TILE=not amd and num_heads <= MAX_BLOCK_H,
+            PAGES=pages,
+            NUM_STAGES=1 if amd else NUM_STAGES,
+            num_warps=4,
+        )
     return logits
 
 
-@implements("paged_mqa_logits", name="torch")
+@implements("paged_mqa_logits", name="torch", capturable=_GRAPHS)
 def paged_mqa_logits_torch(
     q: torch.Tensor,
     kv_cache: torch.Tensor,
@@ -164,10 +230,12 @@ def paged_mqa_logits_torch(
     in_pool = (page >= 0) & (page < num_pages)
     valid = (token < checked.seq_lens[:, None, None]) & in_pool[:, :, None]
     page = page.where(in_pool, 0)
-    values = checked.values.as_strided((num_pages, PAGE_SIZE, HEAD_DIM), (checked.page_stride, HEAD_DIM, 1))
+    values = checked.words.view(torch.uint8).as_strided(
+        (num_pages, PAGE_SIZE, HEAD_DIM), (checked.page_bytes, HEAD_DIM, 1)
+    )
     scales = checked.scales.as_strided(
         (num_pages, PAGE_SIZE),
-        (checked.page_stride // 4, 1),
+        (checked.page_bytes // 4, 1),
         checked.scales.storage_offset() + VALUE_BYTES // 4,
     )
     # what no sequence owns is replaced before any arithmetic, like everything that may be NaN and must not count
@@ -208,8 +276,8 @@ def _checked(
     require_shape("page_table", page_table, (batch, None), "[B, W]")
     if isinstance(max_seq_len, bool) or not isinstance(max_seq_len, int):
         raise TypeError(f"max_seq_len: wanted an int, got {type(max_seq_len).__name__}")
-    if max_seq_len < 0:
-        raise ValueError(f"max_seq_len: wanted at least 0, got {max_seq_len}")
+    if not 0 <= max_seq_len <= MAX_SEQ_LEN:
+        raise ValueError(f"max_seq_len: wanted 0 to {MAX_SEQ_LEN}, got {max_seq_len}")
     require_same_device(
         {"q": q, "kv_cache": kv_cache, "weights": weights, "seq_lens": seq_lens, "page_table": page_table}
     )
@@ -229,8 +297,8 @@ def _checked(
     flat = kv_cache.view(torch.uint8).as_strided((reach,), (1,))
     return _Arguments(
         codes=q.view(torch.uint8),
-        values=flat,
+        words=flat.view(torch.int32),
         scales=flat.view(torch.float32),
-        page_stride=page_stride,
+        page_bytes=page_stride,
         seq_lens=seq_lens.flatten() if seq_lens.dim() == 2 else seq_lens,
     )

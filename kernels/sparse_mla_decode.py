@@ -8,8 +8,8 @@ from typing import Any
 import torch
 import triton
 
-from harness import implements
-from harness.device.capabilities import has_tensor_memory, has_wgmma
+from harness import Capturable, Compiles, Expected, implements
+from harness.device.capabilities import has_wgmma
 from harness.device.targets import Target
 from harness.launch.current import current_target
 from kernels._sparse_mla_arguments import (
@@ -32,33 +32,77 @@ class Tile:
     block_t: int
     num_warps: int
 
+    @property
+    def warps_along_tokens(self) -> int:
+        """Warps that share a row of scores: a matrix product has 16 rows a warp, and NVIDIA's at least 8 columns.
 
-#: Every configuration that is launched: at most 90,112 of the 101,376 bytes of shared memory of an sm_120 block, and no
-#: spills on NVIDIA's targets.  There, 4 warps on 16 heads spill up to 144 bytes a thread.
-FEW_HEADS = Tile(16, 32, 8)
-MANY_HEADS = Tile(32, 32, 8)
-#: For targets without wgmma or tcgen05, where 32 tokens spill up to 80 bytes a thread.
-MANY_HEADS_SYNCHRONOUS = Tile(32, 16, 8)
-#: For AMD, whose waves have more registers.
-FEW_HEADS_AMD = Tile(16, 32, 4)
+        One for ``AMD``: Triton 3.7 fails on a WMMA layout with fewer than 16 columns.
+        """
+        return 1 if self == AMD else min(max(1, self.num_warps * 16 // self.block_h), self.block_t // 8)
+
+
+FEW_HEADS = Tile(16, 32, 4)
+#: For targets whose blocks have 99 KiB of shared memory: at most 100,352 of sm_120's 101,376 bytes, no spills.
+SOME_HEADS = Tile(32, 32, 8)
+MANY_HEADS = Tile(64, 16, 8)
+#: Hopper's wgmma takes 64 heads; q and one tile of K take 128 KiB. With a second cache 64 tokens spill up to 32 bytes.
+MANY_HEADS_HOPPER = Tile(64, 64, 8)
+MANY_HEADS_HOPPER_TWO_CACHES = Tile(64, 32, 8)
+#: For AMD: 32 tokens spill on gfx942 with 8 warps and take gfx1250's compiler minutes. gfx1100, whose 16 x 512 sums
+#: alone are half of a thread's registers, spills up to 940 bytes even so.
+AMD = Tile(16, 16, 4)
 #: Programs that fill a GPU once (SM counts are 78 to 188); a smaller grid is split over tokens up to this.
 TARGET_PROGRAMS = 128
-#: Columns of one program of the merge.
-COMBINE_BLOCK_D = 128
+#: Numbers that one program of the merge loads.
+COMBINE_ELEMENTS = 4096
 # Tensors of the virtual GPU are the CPU's: its default target.
 _VIRTUAL_TARGET = "sm_120"
 
 
-def choose_tile(batch: int, num_heads: int, target: Target) -> Tile:
-    """Return the tile for ``batch`` requests of ``num_heads`` heads.
+# Few heads a tile, some and many; one split and several; one cache and two.
+_FEW, _SOME, _MANY = (
+    f"Case(num_heads={heads}, main=Part(cache=PagedCache(page_size=64, num_tokens=130, page_order=(2, 0, 1)), "
+    f"lists=IndexLists(num_rows={rows}, topk={topk})), sink='plain'"
+    for heads, rows, topk in ((17, 7, 64), (17, 8, 33), (33, 8, 33))
+)
+_GRAPHS = Capturable(
+    cases=(
+        f"{_FEW})",
+        f"{_SOME})",
+        f"{_MANY}, extra=Part(cache=PagedCache(page_size=2, num_tokens=6, page_order=(2, 1, 0)), "
+        "lists=IndexLists(num_rows=8, topk=5), lengths=(5, 0, 3, 5, 1, 2, 5, 4)))",
+    )
+)
+
+
+_SPILLS = Compiles(
+    expected=(
+        Expected(
+            verdict="SPILLS",
+            targets=("gfx1100",),
+            says="bytes stored",
+            because="the 16 x 512 sums of the smallest tile are half of the 256 registers of a thread of four waves",
+            kernel="sparse_mla_decode_kernel",
+        ),
+    )
+)
+
+
+def choose_tile(batch: int, num_heads: int, caches: int, target: Target) -> Tile:
+    """Return the tile for ``batch`` requests of ``num_heads`` heads over one or two ``caches``.
 
     Decided from shapes and target only, so that a launch can be captured in a graph. Wide tiles read each token once
     for more heads; narrow ones spread few requests over more programs.
     """
+    if target.vendor == "rocm":
+        return AMD
     if num_heads <= 16 or batch < 8:
-        return FEW_HEADS if target.vendor == "cuda" else FEW_HEADS_AMD
-    asynchronous = has_wgmma(target) or has_tensor_memory(target)
-    return MANY_HEADS if asynchronous or target.vendor == "rocm" else MANY_HEADS_SYNCHRONOUS
+        return FEW_HEADS
+    if num_heads <= 32:
+        return SOME_HEADS
+    if has_wgmma(target):
+        return MANY_HEADS_HOPPER if caches == 1 else MANY_HEADS_HOPPER_TWO_CACHES
+    return MANY_HEADS
 
 
 def choose_num_splits(programs: int, tiles: int) -> int:
@@ -68,14 +112,11 @@ def choose_num_splits(programs: int, tiles: int) -> int:
 
 def _cache_arguments(cache: Cache | None) -> tuple[Any, ...]:
     if cache is None:
-        return (None, None, None, 0, 0, 0, 0, None, 0, 0, 0, None, 0)
+        return (None, None, 0, 0, None, 0, 0, 0, None, 0)
     return (
-        cache.codes,
-        cache.rope,
+        cache.words,
         cache.scales,
-        cache.codes.stride(0),
-        cache.rope.stride(0),
-        cache.scales.stride(0),
+        cache.words.stride(0) * cache.words.element_size(),
         cache.num_tokens,
         cache.indices,
         cache.indices.stride(0),
@@ -86,7 +127,7 @@ def _cache_arguments(cache: Cache | None) -> tuple[Any, ...]:
     )
 
 
-@implements("sparse_mla_decode", name="triton")
+@implements("sparse_mla_decode", name="triton", compiles=_SPILLS, capturable=_GRAPHS)
 def sparse_mla_decode(
     q: torch.Tensor,
     k_cache: torch.Tensor,
@@ -107,14 +148,15 @@ def sparse_mla_decode(
     stride(0) is the bytes of a page: ``page_size * 576`` data bytes (448 e4m3, then 64 bf16 for each token), then
     ``page_size * 8`` scale bytes (7 UE8M0 and a pad byte). ``indices`` int32/int64 [B, 1, topk] are
     ``page * page_size + offset``; an index outside the pool, or at a position from ``topk_length`` [B] on, is
-    ignored and never dereferenced. ``attn_sink`` float32 [H] joins the softmax's denominator only. The ``extra_*``
-    arguments are a second cache, with its own page size, in the same softmax. ``softmax_scale`` defaults to
-    512^-0.5. ``num_splits`` (1 to 64) forces the number of programs that share one row; the result is
-    deterministic for each.
+    ignored and never dereferenced. A cache has fewer than 2^31 tokens. ``attn_sink`` float32 [H] joins the softmax's
+    denominator only. The ``extra_*`` arguments are a second cache, with its own page size, in the same softmax.
+    ``softmax_scale`` defaults to 512^-0.5. ``num_splits`` (1 to 64) forces the number of programs that share one row;
+    the result is deterministic for each.
 
     Returns ``out`` bf16 [B, 1, H, head_dim_v], rounded once, and ``lse`` float32 [B, H]: natural logarithm, without
     the sink. A row with no valid token, or with only scores of -inf, gives out 0 and lse -inf. Score products are
-    accumulated in float32, the softmax weights enter the second product as bfloat16.
+    accumulated in float32, the softmax weights enter the second product as bfloat16; one below 2^-125 times the number
+    of listed tokens, as a share of the row's largest, keeps fewer than its 8 bits.
 
     Raises TypeError or ValueError naming the argument before any allocation or launch.
     """
@@ -128,9 +170,10 @@ def sparse_mla_decode(
         extra = checked_cache("extra_", batch, extra_k_cache, extra_indices, extra_topk_length)
     check_devices(q, attn_sink, {"": cache} if extra is None else {"": cache, "extra_": extra})
 
-    tile = choose_tile(batch, num_heads, current_target(q.device, _VIRTUAL_TARGET))
+    topks = [part.topk for part in (cache, extra) if part is not None]
+    tile = choose_tile(batch, num_heads, len(topks), current_target(q.device, _VIRTUAL_TARGET))
     programs = batch * triton.cdiv(num_heads, tile.block_h)
-    token_tiles = sum(triton.cdiv(part.topk, tile.block_t) for part in (cache, extra) if part is not None)
+    token_tiles = sum(triton.cdiv(topk, tile.block_t) for topk in topks)
     out = torch.empty((batch, 1, num_heads, head_dim_v), dtype=torch.bfloat16, device=q.device)
     lse = torch.empty((batch, num_heads), dtype=torch.float32, device=q.device)
     if batch == 0:
@@ -143,56 +186,61 @@ def sparse_mla_decode(
             torch.empty(shape, dtype=torch.float32, device=q.device) for shape in ((*rows, head_dim_v), rows, rows)
         )
     sink = (attn_sink, 0 if attn_sink is None else attn_sink.stride(0))
-    sparse_mla_decode_kernel[(programs, splits)](
-        q,
-        q.stride(0),
-        q.stride(2),
-        *_cache_arguments(cache),
-        *_cache_arguments(extra),
-        *sink,
-        out,
-        lse,
-        *partials,
-        scale * LOG2_E.value,
-        num_heads,
-        splits,
-        triton.cdiv(token_tiles, splits),
-        HAS_LENGTH=cache.length is not None,
-        HAS_EXTRA=extra is not None,
-        HAS_EXTRA_LENGTH=extra is not None and extra.length is not None,
-        HAS_SINK=attn_sink is not None,
-        IS_SPLIT=splits > 1,
-        PAGE_SIZE=cache.page_size,
-        EXTRA_PAGE_SIZE=cache.page_size if extra is None else extra.page_size,
-        HEAD_DIM_V=head_dim_v,
-        BLOCK_H=tile.block_h,
-        BLOCK_T=tile.block_t,
-        num_warps=tile.num_warps,
-    )
-    if splits > 1:
-        combine_splits_kernel[(batch * num_heads, triton.cdiv(head_dim_v, COMBINE_BLOCK_D))](
-            *partials,
+    # Triton launches on the current device, which need not be the tensors'.
+    with torch.cuda.device_of(q):
+        sparse_mla_decode_kernel[(programs, splits)](
+            q,
+            q.stride(0),
+            q.stride(2),
+            *_cache_arguments(cache),
+            *_cache_arguments(extra),
             *sink,
             out,
             lse,
+            *partials,
+            scale * LOG2_E.value,
+            0.5 ** sum(topks).bit_length(),
             num_heads,
             splits,
+            HAS_LENGTH=cache.length is not None,
+            HAS_EXTRA=extra is not None,
+            HAS_EXTRA_LENGTH=extra is not None and extra.length is not None,
             HAS_SINK=attn_sink is not None,
+            IS_SPLIT=splits > 1,
+            PAGE_SIZE=cache.page_size,
+            EXTRA_PAGE_SIZE=cache.page_size if extra is None else extra.page_size,
             HEAD_DIM_V=head_dim_v,
-            BLOCK_S=triton.next_power_of_2(splits),
-            BLOCK_D=COMBINE_BLOCK_D,
-            num_warps=4,
+            BLOCK_H=tile.block_h,
+            BLOCK_T=tile.block_t,
+            SUMS=tile.warps_along_tokens,
+            num_warps=tile.num_warps,
         )
+        if splits > 1:
+            block_s = triton.next_power_of_2(splits)
+            block_d = max(64, min(512, COMBINE_ELEMENTS // block_s))
+            combine_splits_kernel[(batch * num_heads, triton.cdiv(head_dim_v, block_d))](
+                *partials,
+                *sink,
+                out,
+                lse,
+                num_heads,
+                splits,
+                HAS_SINK=attn_sink is not None,
+                HEAD_DIM_V=head_dim_v,
+                BLOCK_S=block_s,
+                BLOCK_D=block_d,
+                num_warps=max(1, min(4, block_s * block_d // 1024)),
+            )
     return out, lse
 
 
-@implements("sparse_mla_decode", name="split")
+@implements("sparse_mla_decode", name="split", compiles=_SPILLS, capturable=Capturable(cases=_GRAPHS.cases[-1:]))
 def sparse_mla_decode_split(*args: Any, **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """Run ``sparse_mla_decode`` over three splits, empty ones included."""
     return sparse_mla_decode(*args, **kwargs, num_splits=3)
 
 
-@implements("sparse_mla_decode", name="single")
+@implements("sparse_mla_decode", name="single", compiles=_SPILLS, capturable=Capturable(cases=_GRAPHS.cases[-1:]))
 def sparse_mla_decode_single(*args: Any, **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """Run ``sparse_mla_decode`` with every row in one program."""
     return sparse_mla_decode(*args, **kwargs, num_splits=1)

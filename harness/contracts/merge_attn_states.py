@@ -9,6 +9,7 @@ import torch
 from hypothesis import strategies as st
 
 from harness.contract import Contract, Inputs, Outputs, Rejection, Relation
+from harness.contracts import _replays, _work
 from harness.contracts._illegal import Illegal, on_another_device, shorter, value
 from harness.poison import Poison
 from harness.registry import register
@@ -206,5 +207,7 @@ register(
         rejects=rejects,
         pinned=PINNED,
         workloads=WORKLOADS,
+        work=_work.merge_attn_states,
+        replays=_replays.merged,
     )
 )

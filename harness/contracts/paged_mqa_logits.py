@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from harness.checks import permuted_rows, renamed_pages, retyped
 from harness.contract import Contract, Inputs, Outputs, Rejection, Relation
+from harness.contracts import _replays, _work
 from harness.contracts._illegal import Illegal, on_another_device, shorter, value, zeros
 from harness.poison import Poison
 from harness.registry import register
@@ -254,6 +255,7 @@ def rejects() -> tuple[Rejection, ...]:
         illegal("table of rank 1", "page_table", page_table=lambda t: t[:, 0]),
         illegal("table of fewer sequences", "page_table", page_table=shorter(0)),
         illegal("max_seq_len -1", "max_seq_len", max_seq_len=value(-1)),
+        illegal("max_seq_len 2^31", "max_seq_len", max_seq_len=value(2**31)),
         illegal("max_seq_len 64.0", "max_seq_len", max_seq_len=value(64.0)),
         illegal("weights on another device", "weights", weights=on_another_device),
         illegal("cache on another device", "kv_cache", kv_cache=on_another_device),
@@ -309,5 +311,7 @@ register(
         rejects=rejects,
         pinned=PINNED,
         workloads=WORKLOADS,
+        work=_work.paged_mqa_logits,
+        replays=_replays.paged,
     )
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from harness.checks import permuted_rows, renamed_pages, retyped
 from harness.contract import Contract, Inputs, Rejection, Relation
+from harness.contracts import _replays, _work
 from harness.contracts._illegal import Illegal, on_another_device, shorter, value, zeros
 from harness.contracts._mla_parts import Part, part_features, parts
 from harness.contracts._mla_values import WIDTH, Sink, Special, TokenKind, put_special, queries, sinks, token_bytes
@@ -199,6 +201,10 @@ def rejects() -> tuple[Rejection, ...]:
         illegal("sink of fewer heads", "attn_sink", attn_sink=shorter(0)),
         illegal("head_dim_v 0", "head_dim_v", head_dim_v=value(0)),
         illegal("head_dim_v 513", "head_dim_v", head_dim_v=value(513)),
+        illegal("head_dim_v None", "head_dim_v", head_dim_v=value(None)),
+        illegal("head_dim_v True", "head_dim_v", head_dim_v=value(True)),
+        illegal("softmax_scale NaN", "softmax_scale", softmax_scale=value(math.nan)),
+        illegal("softmax_scale of text", "softmax_scale", softmax_scale=value("1")),
         illegal("extra cache of rank 3", "extra_k_cache", extra_k_cache=lambda t: t[:, :, 0]),
         illegal("extra cache of int8", "extra_k_cache", extra_k_cache=lambda t: t.view(torch.int8)),
         illegal("extra indices of rank 2", "extra_indices", extra_indices=lambda t: t[:, 0]),
@@ -235,6 +241,7 @@ PINNED = (
     Case(num_heads=17, main=_part(64, 2, 2, 33, padding=64), extra=_part(2, 3, 2, 5), sink="mixed", head_dim_v=256),
     Case(num_heads=2, main=_part(2, 3, 3, 5, lengths=(0, 9, 2)), sink="plain"),
     Case(num_heads=2, main=_part(16, 2, 2, 17, lengths=(17, -1)), special="nan_code", sink="plain"),
+    Case(num_heads=1, main=_part(2, 2, 1, 3), special="nan_scale"),
     Case(
         num_heads=2,
         main=_part(2, 3, 2, 5, lengths=(5, 3)),
@@ -285,5 +292,7 @@ register(
         rejects=rejects,
         pinned=PINNED,
         workloads=WORKLOADS,
+        work=_work.sparse_mla_decode,
+        replays=_replays.attended,
     )
 )

@@ -1,4 +1,4 @@
-"""Every planted fault is killed, by the check that names it, among the cases that the ``ci`` profile draws."""
+"""Every planted fault is killed, by the check that names it, among pinned cases and what the ``ci`` profile draws."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def kills(fault, implementation):
     else:
         # "oracle:" and "poison:" are any of several checks
         only = None if fault.check.endswith(":") else fault.check
-        results = (check_case(of, implementation, case, only=only) for case in drawn(of.name, CASES))
+        results = (check_case(of, implementation, case, only=only) for case in (*of.pinned, *drawn(of.name, CASES)))
     return any(violation.check.startswith(fault.check) for result in results for violation in result.violations)
 
 

@@ -118,3 +118,11 @@ def test_a_scaling_by_0_4_percent_shows_on_33_heads(seed):
 def test_one_rounding_of_the_exact_result_is_within_tolerance():
     for case, _, _ in known(NAME):
         assert complaints_about_rounded(NAME, case, 1.0) == [], case
+
+
+def test_a_pool_whose_tokens_int32_cannot_count_is_refused():
+    from kernels._sparse_mla_arguments import _check_pages
+
+    pages = torch.empty(64 * 584, dtype=torch.uint8).as_strided((2**25, 64, 1, 584), (0, 584, 584, 1))
+    with pytest.raises(ValueError, match=r"k_cache: wanted fewer than 2\^31 tokens, got 2147483648"):
+        _check_pages("k_cache", pages)
