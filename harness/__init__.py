@@ -7,7 +7,16 @@ Importing this package loads neither torch nor Triton nor Hypothesis: pytest imp
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from harness.contract import Compiles, Contract, Expected, Implementation, Relation, Requires
+    from harness.contract import (
+        Capturable,
+        Compiles,
+        Contract,
+        Expected,
+        Implementation,
+        Interleavings,
+        Relation,
+        Requires,
+    )
     from harness.known import Known
     from harness.poison import Poison
     from harness.registry import implements, register
@@ -15,11 +24,13 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Budget": "tolerance",
+    "Capturable": "contract",
     "Compiles": "contract",
     "Contract": "contract",
     "Exact": "tolerance",
     "Expected": "contract",
     "Implementation": "contract",
+    "Interleavings": "contract",
     "Known": "known",
     "Poison": "poison",
     "Relation": "contract",
@@ -30,11 +41,13 @@ _HOMES = {
 
 __all__ = [
     "Budget",
+    "Capturable",
     "Compiles",
     "Contract",
     "Exact",
     "Expected",
     "Implementation",
+    "Interleavings",
     "Known",
     "Poison",
     "Relation",

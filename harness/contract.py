@@ -45,6 +45,17 @@ class Rejection:
     inputs: Callable[[], Inputs] = field(repr=False)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """The least a case makes any implementation do: floating-point operations, and bytes through device memory.
+
+    A byte that is read by many programs counts once, and so does each byte of an output.
+    """
+
+    flops: int
+    bytes: int
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Contract(Generic[CaseT]):
     """One operation: everything a suite needs, and nothing about how a suite runs.
@@ -57,7 +68,9 @@ class Contract(Generic[CaseT]):
     returns, per output, the float64 sum of the absolute terms each element was accumulated from,
     broadcastable to the output; outputs it leaves out use their own absolute value.  ``features(case)``
     names what is special about a case: two failures of one check whose cases share a minimal feature
-    set are one fault.
+    set are one fault.  ``work(case, inputs)`` counts what the drawn inputs need, from their actual ids and lengths.
+    ``replays(case)`` are cases whose inputs differ from those of ``case`` in content alone (shapes, strides and numbers
+    are the same): other ids, lengths and tables, fewer live rows.  A CUDA graph of ``case`` is replayed with them.
     """
 
     name: str
@@ -72,6 +85,8 @@ class Contract(Generic[CaseT]):
     deterministic: bool = True
     pinned: tuple[CaseT, ...] = ()
     workloads: tuple[CaseT, ...] = ()
+    work: Callable[[CaseT, Inputs], Work] | None = None
+    replays: Callable[[CaseT], tuple[CaseT, ...]] = lambda case: ()
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -141,12 +156,24 @@ class Interleavings:
     blocks_per_sm: int = 1
 
 
+@dataclass(frozen=True, kw_only=True)
+class Capturable:
+    """A promise: after a first call outside, a launch can be recorded in a CUDA graph, whose replay is a launch.
+
+    ``cases``, as printed, hold both sides of every switch by size; without any, two of the contract's pinned cases
+    stand for them.
+    """
+
+    cases: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Implementation:
     """One way to compute a contract: ``launch(**inputs)``.
 
     ``launch`` may return a mapping by output name, a tuple in the contract's output order, or, for a
-    contract with one output, a tensor.  ``interleavings`` asks the virtual GPU to run its programs in other orders too.
+    contract with one output, a tensor.  ``interleavings`` asks the virtual GPU to run its programs in other orders too,
+    ``capturable`` puts it under the checks of ``harness.graphs``.
     """
 
     contract: str
@@ -156,6 +183,7 @@ class Implementation:
     known: tuple[Known, ...] = ()
     compiles: Compiles = Compiles()
     interleavings: Interleavings | None = None
+    capturable: Capturable | None = None
 
     def __str__(self) -> str:
         return f"{self.contract}-{self.name}"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
-from harness.contract import CaseT, Compiles, Contract, Implementation, Interleavings, Requires
+from harness.contract import Capturable, CaseT, Compiles, Contract, Implementation, Interleavings, Requires
 from harness.known import Known
 
 ENTRY_POINT_GROUP = "harness.register"
@@ -35,6 +35,7 @@ def implements(
     known: tuple[Known, ...] = (),
     compiles: Compiles = Compiles(),
     interleavings: Interleavings | None = None,
+    capturable: Capturable | None = None,
 ) -> Callable[[LaunchT], LaunchT]:
     """Put a launch function under every check of ``contract``.
 
@@ -54,6 +55,7 @@ def implements(
             known=known,
             compiles=compiles,
             interleavings=interleavings,
+            capturable=capturable,
         )
         return launch
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import torch
 import triton
 
-from harness import implements
+from harness import Capturable, Interleavings, implements
 from harness.launch.grid_barrier import MAX_POLLS, check_grid_barriers
 from kernels._ep_arguments import CapacityError, check_combine, check_dispatch, dtype_of, received_rows, require_count
 from kernels._ep_kernels import ep_combine_kernel, ep_dispatch_kernel
@@ -47,6 +47,23 @@ _CHUNK = 64
 _WARP_ROW = 128
 # Moving integers keeps every bit; a row is moved as the widest that fit it.
 _WORDS = (torch.int32, torch.int16, torch.uint8)
+
+
+_RANKS = "num_experts=8, rows=((0, 5), (7, 3), (2, -1)))"
+# Room for all rows and for those that come, which is counted on the host unless captured; few FP4 tokens and many.
+_GRAPHS = Capturable(
+    cases=(
+        f"Case(routing=Routing(num_tokens=132, {_RANKS}, live=(33, 30, 0, 40), max_tokens=33, experts_per_rank=2, "
+        "hidden_size=96, out_size=40, spare=None)",
+        f"Case(routing=Routing(num_tokens=20, {_RANKS}, live=(5, 3, 0, 5), max_tokens=5, experts_per_rank=2, "
+        "hidden_size=128, dispatch_dtype='fp8', scale_type='block', spare=1)",
+        *(
+            f"Case(routing=Routing(num_tokens={2 * tokens}, {_RANKS}, live=({tokens}, 5), max_tokens={tokens}, "
+            "experts_per_rank=4, hidden_size=64, dispatch_dtype='fp4', scale_type='e8m0', spare=None)"
+            for tokens in (127, 128)
+        ),
+    )
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,7 +230,11 @@ def ep_combine(
     return Combined(out=out, launch=launch)
 
 
-@implements("ep_dispatch_combine", name="triton")
+# A barrier without release or acquire, or a row read before it was moved, is a race in any order of the blocks.
+_TURNS = Interleavings(seeds=1, everywhere=True)
+
+
+@implements("ep_dispatch_combine", name="triton", capturable=_GRAPHS, interleavings=_TURNS)
 def ep_dispatch_combine(
     x: torch.Tensor,
     x_scale: torch.Tensor | None,

@@ -34,7 +34,7 @@ import torch
 import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from harness import Compiles, Expected, Requires, implements
+from harness import Capturable, Compiles, Expected, Requires, implements
 from harness.device.capabilities import has_tensor_memory, has_wgmma
 from harness.device.targets import Target
 from harness.launch.constraints import Form, NoForm, Operands, choose_form, constraints, current_constraints
@@ -75,6 +75,16 @@ _LARGEST = (128, 128, 64)
 # CPU tensors are the virtual GPU's: its default target, and few enough SMs that a program takes several tiles.
 _VIRTUAL_TARGET = "sm_120"
 _VIRTUAL_SMS = 4
+
+
+# Each tile of the table from its smallest mean: tokens of one slot for one expert.
+_GRAPHS = Capturable(
+    cases=tuple(
+        f"Case(routing=Routing(num_tokens={tokens}, num_experts=2, rows=((0, 1), (1, -1))), hidden_size=64, "
+        f"output_size=24, weights={weights!r})"
+        for tokens, weights in ((16, "bf16"), (17, "e4m3"), (97, "e2m1"))
+    )
+)
 
 
 def _validate(
@@ -161,7 +171,7 @@ def moe_scatter_form(
     return _choose(weights, w, topk_ids.numel(), target)
 
 
-@implements("moe_scatter", name="auto")
+@implements("moe_scatter", name="auto", capturable=_GRAPHS)
 def moe_scatter(
     hidden_states: torch.Tensor, w: torch.Tensor, topk_ids: torch.Tensor, *, w_scale: torch.Tensor | None = None
 ) -> torch.Tensor:
@@ -245,6 +255,7 @@ def _sms(device: torch.device) -> int:
     "moe_scatter",
     name="persistent-scatter",
     requires=Requires(targets=("sm100", "sm103")),
+    capturable=_GRAPHS,
     compiles=Compiles(
         expected=(
             Expected(
@@ -268,7 +279,12 @@ def moe_scatter_persistent_scatter(
         return _launch(hidden_states, w, topk_ids, w_scale, virtual_target="sm_100", refused=w.device.type == "cpu")
 
 
-@implements("moe_scatter", name="persistent-store", requires=Requires(targets=("sm100", "sm103", "sm120", "sm121")))
+@implements(
+    "moe_scatter",
+    name="persistent-store",
+    requires=Requires(targets=("sm100", "sm103", "sm120", "sm121")),
+    capturable=_GRAPHS,
+)
 def moe_scatter_persistent_store(
     hidden_states: torch.Tensor, w: torch.Tensor, topk_ids: torch.Tensor, *, w_scale: torch.Tensor | None = None
 ) -> torch.Tensor:
@@ -277,7 +293,7 @@ def moe_scatter_persistent_store(
         return _launch(hidden_states, w, topk_ids, w_scale)
 
 
-@implements("moe_scatter", name="non-persistent")
+@implements("moe_scatter", name="non-persistent", capturable=_GRAPHS)
 def moe_scatter_non_persistent(
     hidden_states: torch.Tensor, w: torch.Tensor, topk_ids: torch.Tensor, *, w_scale: torch.Tensor | None = None
 ) -> torch.Tensor:

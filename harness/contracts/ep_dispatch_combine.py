@@ -8,6 +8,7 @@ import torch
 
 from harness.checks import retyped
 from harness.contract import Contract, Inputs, Outputs, Rejection, Relation
+from harness.contracts import _replays, _work
 from harness.contracts._ep_cases import (
     GROUP,
     SCALE_DTYPES,
@@ -186,13 +187,14 @@ _LEGAL = _case((3, 3), 3, (0, 2), (1, 3), (3, 3))
 _EIGHT = _case((2,) * 8, 2, (0, 5, 11), (15, 2, 8), (7, 7, 6))
 
 #: Corners that must stay right: rows longer than a block moves at a time, eight ranks of which each token visits
-#: three, every row to the last rank and no room to spare, and a world without any token.
+#: three, every row to the last rank and no room to spare, a world without any token, and experts up to int32's last.
 PINNED = (
     replace(_case((1,), 1, (0,)), hidden_size=4100, out_size=2050),
     replace(_EIGHT, out_dtype=torch.float32, out_kind="mixed_rows", spare=0),
     replace(_EIGHT, hidden_size=96, dispatch_dtype="fp4", scale_type="e8m0", spare=None),
     replace(_case((5, 0, 5), 5, (5, 4), (4, -1)), hidden_size=256, dispatch_dtype="fp8", scale_type="block", spare=0),
     _case((0, 0), 0, (0, 1)),
+    _case((1,), 1, (0, 1), experts_per_rank=2**31 - 1),
 )
 
 
@@ -232,5 +234,7 @@ register(
         rejects=rejects,
         pinned=PINNED,
         workloads=WORKLOADS,
+        work=_work.ep_dispatch_combine,
+        replays=_replays.exchanged,
     )
 )

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from harness.checks import permuted_rows, retyped
 from harness.contract import Contract, Inputs, Rejection, Relation
+from harness.contracts import _replays, _work
 from harness.contracts._illegal import Illegal, on_another_device, shorter, value, zeros
+from harness.contracts._mx_values import one_sign_
 from harness.poison import INT32_MAX, Poison
 from harness.registry import register
 from harness.strategies.formats import float_tensor, sample_codes
@@ -29,17 +31,20 @@ COLUMNS = 8
 CONTIGUOUS = Layout()
 #: "e4m3" has a float32 factor a row, "e2m1" E8M0 exponents as ``float8_e8m0fnu``, "e2m1-uint8" the same as bytes.
 Weights = Literal["bf16", "e4m3", "e2m1", "e2m1-uint8"]
-#: "lowest" starts at byte 0, 2**-127, a float32 subnormal; "highest" ends a factor 2**5 below the float32 limit.
-#: Hidden states make up for both, so that results stay moderate.  Other weights than E2M1 ignore it.
-ScaleRange = Literal["plain", "lowest", "highest"]
+#: "lowest" starts at byte 0, 2**-127, a float32 subnormal, and "subnormal" is nothing else, so that no larger one hides
+#: an error of it; "highest" ends a factor 2**5 below the float32 limit.  Hidden states make up for them, so that
+#: results stay moderate.  Other weights than E2M1 ignore it.
+ScaleRange = Literal["plain", "lowest", "highest", "subnormal"]
 NanIn = Literal["nothing", "hidden_states", "w", "w_scale"]
 
 #: Rows of weights start at multiples of 16 bytes, whatever an element has.
 W_LAYOUTS = (CONTIGUOUS, Layout(kind="padded_rows", amount=16), Layout(kind="offset", amount=16))
 FAR_EXPERTS = far(3)
 
-_SCALE_BYTES: dict[ScaleRange, tuple[int, int]] = {"plain": (121, 126), "lowest": (0, 5), "highest": (244, 249)}
-_HIDDEN_EXPONENT: dict[ScaleRange, int] = {"plain": 0, "lowest": 120, "highest": -122}
+_SCALE_BYTES: dict[ScaleRange, tuple[int, int]] = {
+    "plain": (121, 126), "lowest": (0, 5), "highest": (244, 249), "subnormal": (0, 0),
+}  # fmt: skip
+_HIDDEN_EXPONENT: dict[ScaleRange, int] = {"plain": 0, "lowest": 120, "highest": -122, "subnormal": 120}
 _QUIET_EXPONENT = -12
 
 
@@ -199,6 +204,9 @@ def _put_nan(case: Case, built: dict[str, torch.Tensor]) -> None:
     token, expert = slots[int(torch.randint(len(slots), (), generator=generator))]
     target = built[case.nan_in][token if case.nan_in == "hidden_states" else expert]
     place = int(torch.randint(target.numel(), (), generator=generator))
+    if case.nan_in == "w_scale" and case.is_packed:
+        row, group = divmod(place, case.hidden_size // GROUP)
+        one_sign_(built["w"][expert, row], built["hidden_states"][token], group)
     if target.element_size() == 1:
         target.view(torch.uint8).view(-1)[place] = 0xFF
     else:
@@ -305,12 +313,15 @@ _LEGAL_FP8 = replace(_LEGAL, weights="e4m3")
 _LEGAL_PACKED = replace(_LEGAL, weights="e2m1-uint8")
 
 #: Corners that must stay right: the smallest sizes, several tiles an expert, -1 and an unrouted expert 0 together, a
-#: tail in every axis, a padded token beside a quiet one, experts and tokens 2**31 elements apart.
+#: tail in every axis, a padded token beside a quiet one, the smallest scale alone, a NaN one, experts and tokens 2**31
+#: elements apart.
 PINNED = (
     Case(routing=_routed(1, (0,), num_experts=1), hidden_size=32, output_size=8),
     Case(routing=_routed(65, (0, 1), (1, -1)), hidden_size=32, output_size=8, weights="e4m3"),
     Case(routing=_routed(3, (-1, 1), (4, 1)), hidden_size=96, output_size=136, weights="e2m1-uint8"),
     Case(routing=_routed(4, (0, 3), (-1, 7)), hidden_size=64, output_size=24, weights="e2m1", quiet_rows=True),
+    Case(routing=_routed(4, (0, 1), (2, 3)), hidden_size=32, output_size=64, weights="e2m1", scale_range="subnormal"),
+    Case(routing=_routed(1, (0, 1)), hidden_size=32, output_size=8, weights="e2m1", nan_in="w_scale"),
     Case(
         routing=_routed(3, (2, 0), num_experts=3),
         hidden_size=32,
@@ -353,5 +364,7 @@ register(
         rejects=rejects,
         pinned=PINNED,
         workloads=WORKLOADS,
+        work=_work.moe_scatter,
+        replays=_replays.routed,
     )
 )

@@ -169,7 +169,7 @@ def sample_codes(
     seed: int,
     kind: ValueKind = "plain",
     position: int | None = None,
-    device: torch.device | str = "cpu",
+    device: torch.device | str | None = None,
 ) -> torch.Tensor:
     """Return uint8 ``shape`` (bytes; two codes a byte for e2m1) holding codes of ``fmt``.
 
@@ -188,7 +188,8 @@ def sample_codes(
     if kind in ("with_nan", "with_inf"):
         special = spec.nan if kind == "with_nan" else spec.inf
         drawn[_place(size, position, generator)] = special[int(torch.randint(len(special), (), generator=generator))]
-    return drawn.reshape(tuple(shape)).to(device)
+    drawn = drawn.reshape(tuple(shape))
+    return drawn if device is None else drawn.to(device)
 
 
 def float_tensor(
@@ -198,7 +199,7 @@ def float_tensor(
     seed: int,
     kind: FloatKind = "plain",
     position: int | None = None,
-    device: torch.device | str = "cpu",
+    device: torch.device | str | None = None,
 ) -> torch.Tensor:
     """Return ``shape`` of a float ``dtype`` of 16 bits or more.
 
@@ -206,7 +207,7 @@ def float_tensor(
     vector) alternately louder and quieter by 2^18 or more (2^5 in float16).  "tiny": from the least subnormal to 16
     times the least normal.  "huge": the top four binades, the largest finite value included.
     "with_nan" and "with_inf": plain but for one element at flat ``position`` (by default drawn from ``seed``).
-    Raises ValueError for another dtype or an unknown kind.
+    Past ``MOST_DRAWN`` elements what was drawn comes again.  Raises ValueError for another dtype or an unknown kind.
     """
     require(dtype.is_floating_point and dtype.itemsize >= 2, "dtype", "a float of at least 16 bits", dtype)
     require(kind in get_args(FloatKind), "kind", f"one of {get_args(FloatKind)}", kind)
@@ -215,10 +216,14 @@ def float_tensor(
     top, bottom = math.frexp(limits.max)[1], math.frexp(limits.smallest_normal)[1] - 1
     mantissa_bits = round(-math.log2(limits.eps))
     lowest, highest = {"tiny": (bottom - mantissa_bits, bottom + 4), "huge": (top - 4, top)}.get(kind, (-3, 1))
-    exponents = torch.rand(size, generator=generator, dtype=torch.float64) * (highest - lowest) + lowest
+    drawn = min(size, MOST_DRAWN)
+    exponents = torch.rand(drawn, generator=generator, dtype=torch.float64) * (highest - lowest) + lowest
     magnitudes = torch.exp2(exponents).clamp(max=limits.max)
-    signs = torch.randint(2, (size,), generator=generator) * 2 - 1
-    values = (magnitudes * signs).reshape(tuple(shape))
+    signs = torch.randint(2, (drawn,), generator=generator) * 2 - 1
+    values = magnitudes * signs
+    if drawn < size:
+        values = _repeated(values.to(dtype) if kind != "mixed_rows" else values, size)
+    values = values.reshape(tuple(shape))
     if kind == "mixed_rows" and size:
         rows = values.unsqueeze(-1) if values.dim() < 2 else values
         swing = min(20, (top - 2) // 2)
@@ -232,11 +237,18 @@ def float_tensor(
     if kind in ("with_nan", "with_inf"):
         special = math.nan if kind == "with_nan" else math.inf * (1 - 2 * (seed % 2))
         result.view(-1)[_place(size, position, generator)] = special
-    return result.to(device)
+    return result if device is None else result.to(device)
 
 
 #: Different orders of all codes in one tensor; after so many they come again.
 _ORDERS = 1024
+#: Elements drawn for one tensor; odd, so that rows and experts of a real model's size differ where they come again.
+MOST_DRAWN = 2**24 - 3
+
+
+def _repeated(drawn: torch.Tensor, size: int) -> torch.Tensor:
+    """Return ``[size]`` elements: ``drawn`` as often as it takes."""
+    return drawn.repeat(-(-size // max(1, drawn.numel())))[:size]
 
 
 def _shuffled(pool: Sequence[int], size: int, generator: torch.Generator, *, every: bool) -> torch.Tensor:
@@ -247,8 +259,9 @@ def _shuffled(pool: Sequence[int], size: int, generator: torch.Generator, *, eve
         # the weights of a real model have millions of rounds
         picks = torch.cat(orders or [torch.empty(0)]).repeat(max(1, -(-rounds // _ORDERS)))[:size].long()
     else:
-        picks = torch.randint(len(pool), (size,), generator=generator)
-    return torch.tensor(pool, dtype=torch.uint8)[picks]
+        picks = torch.randint(len(pool), (min(size, MOST_DRAWN),), generator=generator)
+    drawn = torch.tensor(pool, dtype=torch.uint8)[picks]
+    return drawn if drawn.numel() == size else _repeated(drawn, size)
 
 
 def _place(size: int, position: int | None, generator: torch.Generator) -> int:
