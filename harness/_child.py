@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from harness.report.records import Record
+from harness.report.records import Record, Verdict
 
 
 def main(pipe: int) -> None:
@@ -22,14 +22,26 @@ def main(pipe: int) -> None:
     try:
         send("progress", phase="load", case="", done=0)
         records = _search(job, send)
-    except MemoryError:
-        send("failure", message="out of memory")
     except Exception as error:
-        from harness.outcome import described
-
-        send("failure", message=described(error))
+        message, verdict = _end(error)
+        send("failure", message=message, verdict=verdict)
     else:
         send("records", records=[record.to_dict() for record in records])
+
+
+def _end(error: Exception) -> tuple[str, Verdict]:
+    """Return what is to be said of the exception that ended the search, and its verdict."""
+    # first, as nothing can be imported where the host's memory is full
+    if isinstance(error, MemoryError):
+        return f"out of memory: {error}" if str(error) else "out of memory", Verdict.OOM
+    from harness.hardware import probe
+    from harness.lanes import ContextLost
+    from harness.outcome import described
+
+    if isinstance(error, ContextLost):
+        return described(error), Verdict.STICKY_ERROR
+    # the device's, outside of a launch: for arguments or an oracle
+    return described(error), Verdict.OOM if probe.is_out_of_memory(error) else Verdict.CRASH
 
 
 def _search(job: dict[str, Any], send: Any) -> list[Record]:
@@ -53,6 +65,7 @@ def _search(job: dict[str, Any], send: Any) -> list[Record]:
     report = search(
         contract,
         excused,
+        lane=_lane(job),
         examples=job["examples"],
         seed=job["seed"],
         pinned=job["pinned"],
@@ -62,6 +75,15 @@ def _search(job: dict[str, Any], send: Any) -> list[Record]:
         on_fault=found,
     )
     return report.records()
+
+
+def _lane(job: dict[str, Any]) -> Any:
+    if job["lane"] == "virtual":
+        return None
+    from harness.device.targets import TARGETS
+    from harness.hardware.lane import device_lane
+
+    return device_lane(None if job["emulate"] is None else TARGETS[job["emulate"]])
 
 
 if __name__ == "__main__":

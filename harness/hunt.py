@@ -14,7 +14,7 @@ from hypothesis.errors import Flaky, NoSuchExample, Unsatisfiable
 
 from harness.contract import Contract, Implementation
 from harness.known import Ledger
-from harness.lanes import Lane
+from harness.lanes import Lane, VirtualLane
 from harness.outcome import CaseResult, Violation
 from harness.run import check_case, check_rejections
 
@@ -55,9 +55,20 @@ class _PassOver(BaseException):
     """Ends a pass from inside Hypothesis, which would take an Exception for a failing example."""
 
 
+class _Ended(BaseException):
+    """Carries what ends a search out of Hypothesis, which would run the case again and forget what does not recur."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
 @dataclass(kw_only=True)
 class Hunt:
-    """One search.  ``faults`` are distinct; ``reached`` counts the cases that came to each check."""
+    """One search.  ``faults`` are distinct; ``reached`` counts the cases that came to each check.
+
+    ``unlinted`` names what kept the check ``capturable`` from a verdict; ``no_room`` says for which cases the lane had
+    no room.
+    """
 
     contract: Contract[Any]
     implementation: Implementation
@@ -71,6 +82,8 @@ class Hunt:
     exhausted: set[str] = field(default_factory=set)
     reached: Counter[str] = field(default_factory=Counter)
     untrusted: set[str] = field(default_factory=set)
+    unlinted: set[str] = field(default_factory=set)
+    no_room: set[str] = field(default_factory=set)
     out_of_time: bool = False
     known: Ledger = field(init=False)
     _results: dict[str, CaseResult] = field(default_factory=dict)
@@ -86,7 +99,7 @@ class Hunt:
     @property
     def cases(self) -> int:
         """Number of different cases that ran through all checks."""
-        return len(self._results)
+        return sum(not result.no_room for result in self._results.values())
 
     def reject(self) -> None:
         """Check that illegal calls are refused."""
@@ -105,6 +118,26 @@ class Hunt:
             if self.known.quarantines(case) or self._is_late():
                 continue
             for violation in self._unexplained(case, self._run("pinned", case, every_config=True)):
+                self._add(_fault(violation, self._features_of(case), case))
+
+    def capture(self) -> None:
+        """Look for what a CUDA graph cannot hold in the host code of an implementation that says it is capturable."""
+        if self.implementation.capturable is None or not isinstance(self.lane, VirtualLane):
+            return
+        # loads the emulated device, which nothing else here needs
+        from harness.graphs.cases import graph_cases
+        from harness.graphs.check import CHECK, check_capturable
+
+        for case in graph_cases(self.contract, self.implementation):
+            if self.known.quarantines(case) or self._is_late():
+                continue
+            self.progress("capture", repr(case), self.cases)
+            result = check_capturable(self.contract, self.implementation, case, profile=self.lane.profile)
+            self.reached.update(result.checks_run)
+            self.unlinted |= result.untrusted
+            if result.checks_run:
+                self.known.note_alone(case, CHECK, failed=bool(result.violations))
+            for violation in self._unexplained(case, result):
                 self._add(_fault(violation, self._features_of(case), case))
 
     def sweep(self, examples: int) -> bool:
@@ -227,15 +260,20 @@ class Hunt:
             if Phase.shrink not in phases:
                 self._features_of(case)
                 self._origins.setdefault(repr(case), (case, seed, draws))
-            if condition(case):
+            try:
+                failed = condition(case)
+            except Exception as error:
+                raise _Ended(error) from None
+            if failed:
                 last[:] = [case]
-                return True
-            return False
+            return failed
 
         try:
             return find(self.contract.cases(), noting, settings=options, random=Random(seed))
         except (NoSuchExample, Unsatisfiable, _PassOver):
             return None
+        except _Ended as ended:
+            raise ended.error from None
         except Flaky:
             # an implementation that keeps state between launches: what failed last is still a failure
             return last[0] if last else None
@@ -251,7 +289,10 @@ class Hunt:
             self._ran.update(self._features[text])
             self.reached.update(result.checks_run)
             self.untrusted |= result.untrusted
-            self.known.note(case, (violation.check for violation in result.violations))
+            if result.no_room:
+                self.no_room.add(result.no_room)
+            else:
+                self.known.note(case, (violation.check for violation in result.violations))
         return self._results[text]
 
     def _violation(self, case: Any, like: Violation, allowed: Callable[[], bool]) -> Violation | None:

@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 from harness.report.records import FaultRecord, Record, Verdict
 
@@ -33,7 +33,8 @@ class Job:
     """One search in a child.
 
     ``modules`` are imported for what they register, with ``folder`` on the path; ``known`` is the path of a file of
-    known failures.  The rest is passed to ``harness.search.search``.
+    known failures.  ``lane``: the virtual GPU, or the device that is here, standing in for target ``emulate``.
+    The rest is passed to ``harness.search.search``.
     """
 
     contract: str
@@ -44,6 +45,8 @@ class Job:
     seed: int = 0
     pinned: bool = True
     profile: str = "sm_120"
+    lane: Literal["virtual", "device"] = "virtual"
+    emulate: str | None = None
     known: str | None = None
 
 
@@ -69,7 +72,8 @@ def run(
     """Run every job, ``children`` at once (default: one a CPU), and return all records in the order of ``jobs``.
 
     A child that runs for more than ``deadline`` seconds, or says nothing for ``silence`` seconds, is killed: its last
-    announced case is a TIMEOUT.  One that ends without records is a CRASH on that case.  Callbacks run in the calling
+    announced case is a TIMEOUT.  One that ends without records is a CRASH on that case, or OOM or STICKY_ERROR where it
+    could say so.  Callbacks run in the calling
     process, ``on_done`` as soon as a job has ended.  No child outlives the call, whatever ends it.
     """
     waiting = list(enumerate(jobs))[::-1]
@@ -117,6 +121,7 @@ class _Child:
     pending: bytes = b""
     records: list[Record] | None = None
     failure: str = ""
+    fate: Verdict = Verdict.CRASH
     faults: list[FaultRecord] = field(default_factory=list)
 
     @classmethod
@@ -180,26 +185,26 @@ class _Child:
             elif message["kind"] == "fault":
                 self.faults.append(FaultRecord.from_dict(message["fault"]))
             else:
-                self.failure = message["message"]
+                self.failure, self.fate = message["message"], Verdict(message["verdict"])
 
     def end(self) -> list[Record]:
         """Make sure that the process is gone and return its records, or those about its end."""
         now = time.monotonic()
         if not self.closed:
-            _kill(self.process)
+            kill(self.process)
         status = self.process.wait()
         os.close(self.pipe)
         with self.output:
-            tail = _tail(self.output)
+            last = tail(self.output)
         if self.records is not None:
             return self.records
         if self.closed:
-            return self._ended_early(Verdict.CRASH, f"{self.failure or _exit(status)}", now, tail)
+            return self._ended_early(self.fate, f"{self.failure or exit_text(status)}", now, last)
         late = now >= self.started + self.deadline
         reason = f"not done after {self.deadline:.0f} s" if late else f"no progress for {self.silence:.0f} s"
-        return self._ended_early(Verdict.TIMEOUT, reason, now, tail)
+        return self._ended_early(Verdict.TIMEOUT, reason, now, last)
 
-    def _ended_early(self, verdict: Verdict, reason: str, now: float, tail: str) -> list[Record]:
+    def _ended_early(self, verdict: Verdict, reason: str, now: float, output: str) -> list[Record]:
         """One record for the process, and one for each check of which a fault was found before."""
         done, seconds = self.last.done, round(now - self.started, 3)
 
@@ -216,7 +221,7 @@ class _Child:
             )
 
         during = f"{reason}; last phase {self.last.phase!r}"
-        message = f"{during}\n{tail}".rstrip()
+        message = f"{during}\n{output}".rstrip()
         last = [FaultRecord(check=PROCESS, case=self.last.case, message=message)] if self.last.case else []
         found = sorted({fault.check for fault in self.faults})
         return [
@@ -225,7 +230,7 @@ class _Child:
         ]
 
 
-def _kill(process: subprocess.Popen[Any]) -> None:
+def kill(process: subprocess.Popen[Any]) -> None:
     """End a process and its group; SIGABRT first, on which faulthandler writes where it was."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGABRT)
@@ -234,7 +239,7 @@ def _kill(process: subprocess.Popen[Any]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _exit(status: int) -> str:
+def exit_text(status: int) -> str:
     """Describe the end of a process that said nothing about it."""
     if status >= 0:
         return f"exited with status {status} before it was done"
@@ -243,7 +248,7 @@ def _exit(status: int) -> str:
     return f"killed by {name}{hint}"
 
 
-def _tail(output: IO[bytes]) -> str:
+def tail(output: IO[bytes]) -> str:
     """Return the innermost frames where the interpreter died, or else the last lines of the output."""
     output.seek(max(0, output.seek(0, os.SEEK_END) - TAIL_BYTES))
     text = output.read().decode(errors="replace")

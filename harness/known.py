@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
+_MET, _OVER = "known: ", " is over: every case that it matches passes"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
@@ -54,6 +56,11 @@ class Ledger:
         """Record which checks failed on a case that ran through all of them."""
         self._note(self._about(case), set(failed))
 
+    def note_alone(self, case: Any, check: str, *, failed: bool) -> None:
+        """Record whether ``check`` failed on a case that ran through no other: passing says nothing about others."""
+        concerned = [(index, known) for index, known in self._about(case) if failed or known.check == check]
+        self._note(concerned, {check} if failed else set())
+
     def note_illegal(self, failed: Iterable[str]) -> None:
         """Record which of the checks on illegal calls failed, once all of them have run."""
         self._note(self._about_illegal(), set(failed))
@@ -81,3 +88,18 @@ class Ledger:
             for index, known in enumerate(self._known)
             if known.kind == "tolerated" and known.check.startswith("rejects:") == illegal
         ]
+
+
+def note_met(found: Iterable[str]) -> str:
+    """Return the note of a check that failed as the issues ``found`` say."""
+    return f"{_MET}{', '.join(sorted(found))}"
+
+
+def note_over(issue: str) -> str:
+    """Return the note of a known failure that did not come true."""
+    return f"{issue}{_OVER}"
+
+
+def issues(note: str) -> frozenset[str]:
+    """Return the issues that a note of ``note_met`` or ``note_over`` names."""
+    return frozenset(note.removeprefix(_MET).removesuffix(_OVER).split(", "))

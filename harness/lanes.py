@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
 
 from harness.arguments import tensors
-from harness.contract import Inputs, Interleavings
+from harness.contract import Contract, Inputs, Interleavings
 from harness.poison import QUIET, Pattern
+
+
+class ContextLost(Exception):
+    """The process cannot use its device any more: what a launch did there cannot be undone."""
+
+
+class NoRoom(Exception):
+    """A case needs more memory of the device than it may have; the message says how much of each."""
+
+
+class Busy(Exception):
+    """Others held memory of the device for too long: a fault of the run, which says nothing about the device."""
 
 
 class Unwritten(Protocol):
@@ -51,15 +64,22 @@ class Execution:
 
 
 class Lane(Protocol):
-    """``device`` is where inputs are built; ``run`` launches once."""
+    """``device`` is where inputs are built, ``oracle_device`` where oracles run; ``run`` launches once.
+
+    A case is run inside ``room``, which may wait, or raise NoRoom, or Busy where it waited for nothing.
+    """
 
     @property
     def device(self) -> torch.device: ...
+    @property
+    def oracle_device(self) -> torch.device: ...
+
+    def room(self, contract: Contract[Any], case: Any) -> AbstractContextManager[None]: ...
 
     def run(self, launch: Callable[..., Any], inputs: Inputs, *, config: int = 0, fill: Pattern = QUIET) -> Execution:
         """Call ``launch(**inputs)`` with autotune configuration ``config``; new memory holds ``fill``.
 
-        MemoryError is let out: it says something about the machine, not about the launch.
+        MemoryError and ContextLost are let out: nothing can be launched after them, or nothing more of this size.
         """
 
 
@@ -81,6 +101,14 @@ class VirtualLane:
     @property
     def device(self) -> torch.device:
         return torch.device("cpu")
+
+    @property
+    def oracle_device(self) -> torch.device:
+        return torch.device("cpu")
+
+    def room(self, contract: Contract[Any], case: Any) -> AbstractContextManager[None]:
+        """Memory that a case does not touch costs nothing here."""
+        return nullcontext()
 
     def run(self, launch: Callable[..., Any], inputs: Inputs, *, config: int = 0, fill: Pattern = QUIET) -> Execution:
         """Call ``launch`` with every tensor among ``inputs`` protected from writes."""
@@ -107,7 +135,7 @@ class VirtualLane:
         ) as gpu:
             try:
                 result = launch(**inputs)
-            except MemoryError:
+            except (MemoryError, ContextLost):
                 raise
             except Exception as raised:
                 error = raised

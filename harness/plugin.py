@@ -1,4 +1,4 @@
-"""pytest plugin: hardware markers, Hypothesis profiles, and ``contract`` and ``implementation`` for marked tests.
+"""pytest plugin: hardware markers, isolation, Hypothesis profiles, ``contract`` and ``implementation``, ``gpu_target``.
 
 Every project that has this distribution installed imports this module, so it imports nothing but pytest; the rest is
 loaded when a test asks for it.
@@ -12,11 +12,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
     from harness.contract import Contract, Implementation
+    from harness.device import Target
     from harness.report.records import Record
+
+pytest_plugins = ["harness.receipts.plugin"]
 
 _PAIR = ("contract", "implementation")
 _MARKER = "conformance"
+_ISOLATED = "isolated(deadline=SECONDS, alone=BOOL)"
+_TARGET = "gpu_target"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,6 +39,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--known", metavar="FILE", type=Path, help="TOML file of known failures")
     group.addoption("--require-gpu", action="store_true", help="a test that lacks its hardware is an error, not a skip")
+    group.addoption(
+        "--emulate",
+        metavar="TARGET",
+        help="let the GPU that is here stand in for this target, such as sm120: its configurations, its shared memory",
+    )
+    group.addoption(
+        "--gpu-isolation",
+        choices=("on", "off"),
+        default="on",
+        help="run GPU tests and those marked isolated in worker processes (default: %(default)s)",
+    )
+    group.addoption(
+        "--gpu-workers", metavar="N", type=int, default=1, help="worker processes at a time (default: %(default)s)"
+    )
+    group.addoption(
+        "--gpu-deadline",
+        metavar="SECONDS",
+        type=float,
+        default=120.0,
+        help="for one isolated test that names none of its own (default: %(default)s)",
+    )
     parser.addini("conformance_modules", "modules that register contracts and implementations", "args", default=[])
 
 
@@ -42,12 +70,17 @@ def _in_use(config: pytest.Config) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", f"{_MARKER}: runs on every registered contract and implementation")
+    config.addinivalue_line(
+        "markers",
+        f"{_MARKER}(capturable=BOOL): runs on every registered contract and implementation, or those with CUDA graphs",
+    )
     if _in_use(config):
         from harness.device.markers import MARKERS
 
         for name, description in MARKERS.items():
             config.addinivalue_line("markers", f"{name}: {description}")
+        config.addinivalue_line("markers", f"{_ISOLATED}: runs in a worker process that a fault or a hang may cost")
+        check_target(config.getoption("emulate"))
     # Before Hypothesis' own plugin loads the profile; without the option Hypothesis stays unimported.
     if config.getoption("hypothesis_profile", None):
         from harness import profiles
@@ -74,13 +107,32 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if not config.getoption("compile_for") and collection_path == suite else None
 
 
+def check_target(name: str | None) -> None:
+    """Raise UsageError for a ``--emulate`` that names no target, listing them."""
+    from harness.device import TARGETS
+
+    if name is not None and name not in TARGETS:
+        raise pytest.UsageError(f"--emulate: no target {name!r}; there are: {', '.join(TARGETS)}")
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if metafunc.definition.get_closest_marker(_MARKER) is None:
+    if _TARGET in metafunc.fixturenames:
+        from harness.hardware import selection as hardware
+
+        metafunc.parametrize(_TARGET, hardware.parameters(metafunc), indirect=True)
+    marker = metafunc.definition.get_closest_marker(_MARKER)
+    if marker is None:
         return
     names = [name for name in _PAIR if name in metafunc.fixturenames]
     if not names:
         return
     pairs = _pairs(metafunc.config)
+    if marker.kwargs.get("capturable"):
+        # where none is, the suite says so
+        pairs = [pair for pair in pairs if pair[1].capturable is not None] or pairs
+    if "workload" in metafunc.fixturenames:
+        _each_workload(metafunc, pairs)
+        return
     if "implementation" in names:
         values = [pytest.param(*(pair[_PAIR.index(name)] for name in names), id=str(pair[1])) for pair in pairs]
     else:
@@ -97,23 +149,76 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("compile_target", targets, ids=[target.arch for target in targets])
 
 
+def _each_workload(metafunc: pytest.Metafunc, pairs: list[tuple[Contract[Any], Implementation]]) -> None:
+    """Collect a test for every real size that the profile asks for; one without where no device could run it."""
+    from harness.hardware import suite
+
+    metafunc.parametrize(
+        [*_PAIR, "workload"],
+        [
+            pytest.param(contract, implementation, number, id=f"{implementation}-{number}")
+            for contract, implementation in pairs
+            for number in suite.workloads(contract, metafunc.config)
+        ],
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
+    if not _in_use(item.config):
+        return None
+    from harness.hardware import isolation
+
+    return isolation.protocol(item)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if _in_use(config):
+        from harness.hardware import isolation
+
+        isolation.close(config)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if not _in_use(item.config):
         return
-    from harness.device.markers import MARKERS
+    from harness.hardware import selection
 
-    wanted = [marker.name for marker in item.iter_markers() if marker.name in MARKERS]
-    if not wanted:
-        return
-    from harness.device import detect, unmet
-
-    reason = unmet(wanted, detect())
+    reason = selection.reason_to_skip(item)
     if reason is None:
         return
     if item.config.getoption("require_gpu"):
         pytest.fail(f"{reason} (--require-gpu)", pytrace=False)
     pytest.skip(reason)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """Skip a test of an emulated target whose kernels this GPU has no instructions for."""
+    if _TARGET not in getattr(item, "fixturenames", ()) or not item.config.getoption("emulate"):
+        return (yield)
+    from harness.hardware.emulation import CannotEmulate
+
+    try:
+        return (yield)
+    except CannotEmulate as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def gpu_target(request: pytest.FixtureRequest) -> Iterator[Target]:
+    """Make a test one about a target: collected for those that ``-m`` names or that are here, with their markers.
+
+    Under ``--emulate`` launches inside the test are those for the target that another GPU stands in for.
+    """
+    from harness.hardware import emulation, selection
+
+    if selection.is_emulated(request.node):
+        with emulation.emulating(request.param):
+            yield request.param
+    else:
+        yield request.param
 
 
 @pytest.fixture

@@ -43,7 +43,16 @@ def run(contract: str, text: str, *, impl: str | None, write: Callable[[str], ob
 def _result(owner: Contract[Any], implementation: Implementation, text: str) -> tuple[CaseResult, str]:
     """The result of one replay, and what ran, in words."""
     if (match := _REJECTION.match(text)) is None:
-        result = check_case(owner, implementation, cases.parse(owner, text))
+        case = cases.parse(owner, text)
+        result = check_case(owner, implementation, case)
+        if implementation.capturable is not None:
+            # loads the emulated device, which nothing else here needs
+            from harness.graphs.check import check_capturable
+
+            linted = check_capturable(owner, implementation, case)
+            result.violations += linted.violations
+            result.checks_run |= linted.checks_run
+            result.untrusted |= linted.untrusted
         ran = f"{counted(len(result.checks_run), 'check')}, {counted(result.configs, 'configuration')}"
         return result, ran
     check = f"rejects:{match['label']}"

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from harness.contract import Contract, Implementation
-from harness.lanes import Lane, VirtualLane
+from harness.lanes import Lane, NoRoom, VirtualLane
 from harness.outcome import CaseResult, Violation, described
 from harness.poison import HUGE, NAN
 from harness.trial import Trial
@@ -28,30 +28,40 @@ def check_case(
     ``lane`` is the virtual GPU with ``profile`` by default.  ``only`` limits the work to what one check id needs.
     ``config`` fixes the autotune configuration; otherwise the first runs through all checks and the others through
     those that need one launch: all of them, or with ``every_config=False`` one, which the case picks.
-    A launch that ends in a fault ends the case: later checks do not run and are not in ``checks_run``.
+    A launch that ends in a fault ends the case: later checks do not run and are not in ``checks_run``.  Nothing runs
+    where the lane has no room for the case: the result's ``no_room`` says so.
     Raises ContractError where the contract itself fails: its inputs or oracle raise, or an oracle writes to an input.
     """
     trial = Trial(contract, implementation, case, lane or VirtualLane(profile), only)
+    try:
+        with trial.lane.room(contract, case):
+            _run(trial, config, every_config)
+    except NoRoom as error:
+        trial.result.no_room = str(error)
+    return trial.result
+
+
+def _run(trial: Trial, config: int | None, every_config: bool) -> None:
     # kernel first: its new memory must not be what an oracle freed, which would hold the answer
     first = trial.first_launch(config or 0)
     if first is None:
-        return trial.result
+        return
     trial.run_oracles()
     outputs = trial.judge(first, config or 0)
     for other in trial.other_configs(first, fixed=config is not None, every=every_config):
         trial.judge_config(other)
     if outputs is None:
-        return trial.result
+        return
     for pattern in (NAN, HUGE):
         trial.check_content(outputs, pattern)
-    if contract.deterministic:
+    if trial.contract.deterministic:
         trial.check_repeat(outputs)
-    if implementation.interleavings is not None:
-        for seed in range(implementation.interleavings.seeds):
+    interleavings = trial.implementation.interleavings
+    if interleavings is not None:
+        for seed in range(interleavings.seeds):
             trial.check_interleaving(outputs, seed)
-    for relation in contract.relations:
+    for relation in trial.contract.relations:
         trial.check_relation(outputs, relation)
-    return trial.result
 
 
 def check_rejections(

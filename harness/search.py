@@ -11,11 +11,14 @@ from typing import Any
 
 from harness.contract import Contract, Implementation
 from harness.hunt import Fault, Hunt
+from harness.known import note_met, note_over
 from harness.lanes import Lane, VirtualLane
 from harness.report.records import FaultRecord, Record, Verdict
 
 #: Seconds that shrinking one fault may take, for slow cases; what is smallest by then is reported.
 SHRINK_SECONDS = 60.0
+#: Reasons for which cases were left out that a note lists.
+SHOWN_REASONS = 3
 
 
 def _ignore(*args: object) -> None:
@@ -69,6 +72,7 @@ def search(
     lane: Lane | None = None,
     profile: str = "sm_120",
     pinned: bool = True,
+    rare: bool = True,
     progress: Callable[[str, str, int], object] = _ignore,
     on_fault: Callable[[Fault], object] = _ignore,
     deadline: float | None = None,
@@ -79,10 +83,12 @@ def search(
     Passes go on until one finds nothing new; cases with rare features, free of the faults found so far, get passes of
     their own.  ``seed`` and the implementation's name decide which cases are drawn, and no example database is read or
     written, so equal arguments give equal faults where time does not cut a search short.  ``pinned`` runs the
-    contract's pinned cases first.  ``progress(phase, case, done)`` is called before each case runs, with a phase of
-    ``"rejects"``, ``"pinned"``, ``"search"``, ``"rare"`` or ``"shrink"``, and ``on_fault`` after each fault.  After
-    ``deadline`` seconds no new case starts, and the check ``"search"`` is a TIMEOUT.  Raises ContractError where the
-    contract itself fails.
+    contract's pinned cases first; without ``rare`` those passes of their own are left out.
+    ``progress(phase, case, done)`` is called before each case runs, with a phase of ``"rejects"``, ``"pinned"``,
+    ``"capture"``, ``"search"``, ``"rare"`` or ``"shrink"``, and ``on_fault`` after each fault.  After ``deadline``
+    seconds no new case starts, and the check ``"search"`` is a TIMEOUT; it is UNTRUSTED where the lane had room for no
+    case, and says why where it had none for some.  Raises ContractError where the contract
+    itself fails.
     """
     began = time.monotonic()
     hunt = Hunt(
@@ -98,7 +104,8 @@ def search(
     hunt.reject()
     if pinned:
         hunt.pin()
-    while hunt.sweep(examples) or hunt.sweep_rare(examples):
+    hunt.capture()
+    while hunt.sweep(examples) or (rare and hunt.sweep_rare(examples)):
         pass
     report = Report(
         contract=contract.name,
@@ -121,20 +128,37 @@ def _stats(hunt: Hunt, seconds: float) -> dict[str, CheckStat]:
         for check, stat in stats.items():
             if not check.startswith("rejects:"):
                 stat.verdict, stat.note = Verdict.UNTRUSTED, note
+    if hunt.unlinted:
+        note = f"outside of what the lint emulates: {', '.join(sorted(hunt.unlinted))}"
+        stats["capturable"] = CheckStat(Verdict.UNTRUSTED, stats.get("capturable", CheckStat()).examples, note)
     for check, issues in hunt.known.tolerated.items():
         stat = stats.setdefault(check, CheckStat())
-        stat.verdict, stat.note = Verdict.KNOWN, f"known: {', '.join(sorted(issues))}"
+        stat.verdict, stat.note = Verdict.KNOWN, note_met(issues)
     for known in hunt.known.stale():
         stat = stats.setdefault(known.check, CheckStat())
-        stat.verdict, stat.note = Verdict.STALE, f"{known.issue} is over: every case that it matches passes"
+        stat.verdict, stat.note = Verdict.STALE, note_over(known.issue)
     for fault in hunt.faults:
         stats.setdefault(fault.check, CheckStat()).verdict = Verdict.FAIL
     for check in hunt.exhausted:
         stats[check].note = "more faults than are listed: the search for them was given up"
-    if hunt.cases == 0 or hunt.out_of_time:
-        verdict = Verdict.TIMEOUT if hunt.out_of_time else Verdict.FAIL
-        stats["search"] = CheckStat(verdict, hunt.cases, f"stopped after {seconds:.0f} s with {hunt.cases} cases run")
+    if hunt.cases == 0 or hunt.out_of_time or hunt.no_room:
+        stats["search"] = _whole(hunt, seconds)
     return stats
+
+
+def _whole(hunt: Hunt, seconds: float) -> CheckStat:
+    """The verdict on a search that did not run all that it should have, or nothing."""
+    stopped = f"stopped after {seconds:.0f} s with {hunt.cases} cases run"
+    reasons = sorted(hunt.no_room)
+    others = f", and {len(reasons) - SHOWN_REASONS} more" if len(reasons) > SHOWN_REASONS else ""
+    left_out = f"no room for cases: {'; '.join(reasons[:SHOWN_REASONS])}{others}" if reasons else ""
+    if hunt.out_of_time:
+        return CheckStat(Verdict.TIMEOUT, hunt.cases, "; ".join(filter(None, (stopped, left_out))))
+    if hunt.cases:
+        return CheckStat(Verdict.PASS, hunt.cases, left_out)
+    if left_out:
+        return CheckStat(Verdict.UNTRUSTED, 0, f"no case ran; {left_out}")
+    return CheckStat(Verdict.FAIL, 0, stopped)
 
 
 def plain(fault: Fault) -> FaultRecord:

@@ -16,6 +16,8 @@ from harness.lanes import Execution, Lane, VirtualLane
 from harness.outcome import CaseResult, ContractError, Violation, described, site
 from harness.poison import QUIET, Pattern, Poison
 
+#: Characters of a case that an error shows.
+LONGEST_CASE = 4000
 UNCHANGED = "unchanged by content that may hold anything"
 
 
@@ -48,7 +50,7 @@ class Trial:
 
     def run_oracles(self) -> None:
         """Compute what the outputs must be, on inputs that no kernel has seen."""
-        inputs = self.inputs(Poison())
+        inputs = self.inputs(Poison(), oracle=True)
         before = Snapshot.take(inputs)
         with _blamed_on(self.contract, "oracle", self.case):
             wide = widened(inputs)
@@ -77,8 +79,9 @@ class Trial:
         if missed := execution.unwritten(tensor):
             where = f"first at {missed.first_index}"
             self.add("written", f"{name}: {missed.count} of {missed.total} elements never written; {where}", config)
+        low = self.low[name]
         error = self.contract.tolerance[name].compare(
-            name, tensor, self.low[name], self.high[name], self.magnitude.get(name)
+            name, tensor.to(low.device), low, self.high[name], self.magnitude.get(name)
         )
         if error:
             self.add(f"oracle:{name}", error, config)
@@ -110,7 +113,7 @@ class Trial:
             return
         explained = bool(self.result.of("unwritten"))
         if fill is pattern and self._wants("unwritten") and not explained:
-            explained = self._check_memory(outputs, pattern)
+            explained = self.check_memory(outputs, pattern)
         for check, region in regions.items():
             if self.result.of(check):
                 explained = True
@@ -124,8 +127,8 @@ class Trial:
             held = ", ".join(repr(region) for region in regions.values()) or "no region"
             self.add("poison:several", f"with {pattern.name} content in {held} and in new memory together: {combined}")
 
-    def _check_memory(self, outputs: Outputs, pattern: Pattern) -> bool:
-        """Check that ``pattern`` in memory nobody wrote changes nothing, all else quiet."""
+    def check_memory(self, outputs: Outputs, pattern: Pattern) -> bool:
+        """Check that ``pattern`` in memory nobody wrote changes nothing, all else quiet; whether it did."""
         inputs = self.inputs(Poison())
         execution = self.launch(inputs, fill=pattern)
         change = self._changed(execution, outputs)
@@ -173,10 +176,10 @@ class Trial:
         if change := self._changed(self.launch(inputs), expected, relation.name):
             self.add(check, str(change), site=change.site)
 
-    def inputs(self, poison: Poison) -> Inputs:
-        """Build the launch arguments anew."""
+    def inputs(self, poison: Poison, *, oracle: bool = False) -> Inputs:
+        """Return launch arguments, or those of the oracle, where it runs."""
         with _blamed_on(self.contract, "inputs", self.case):
-            return self.contract.inputs(self.case, self.lane.device, poison)
+            return self.contract.inputs(self.case, self.lane.oracle_device if oracle else self.lane.device, poison)
 
     def launch(self, inputs: Inputs, *, config: int = 0, fill: Pattern = QUIET, lane: Lane | None = None) -> Execution:
         """Launch once and remember what cannot be trusted about it."""
@@ -257,11 +260,15 @@ class _blamed_on:
     """Turns an exception inside into a ContractError that says whose it is."""
 
     def __init__(self, contract: Contract[Any], part: str, case: Any) -> None:
-        self.what = f"{part} of contract {contract.name} failed on {case!r}"
+        self.part, self.contract, self.case = part, contract, case
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, ContractError | MemoryError):
-            raise ContractError(f"{self.what}: {described(error)}") from error
+        if isinstance(error, Exception) and not isinstance(error, ContractError | MemoryError | torch.OutOfMemoryError):
+            text = repr(self.case)
+            # a pool of real size names each of its pages
+            shown = text if len(text) <= LONGEST_CASE else f"{text[:LONGEST_CASE]}..."
+            what = f"{self.part} of contract {self.contract.name} failed on {shown}"
+            raise ContractError(f"{what}: {described(error)}") from error

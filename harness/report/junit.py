@@ -13,7 +13,7 @@ _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def render(summary: Summary) -> str:
-    """Return the document.  FAIL and STALE are failures, CRASH, TIMEOUT and UNTRUSTED errors, KNOWN is skipped."""
+    """Return the document.  FAIL and STALE are failures, KNOWN is skipped, every other verdict but PASS is an error."""
     root = ElementTree.Element("testsuites", name="kernel-harness", time=f"{summary.seconds:.3f}")
     for unit in summary.units:
         suite = ElementTree.SubElement(

@@ -18,6 +18,8 @@ class Verdict(enum.StrEnum):
     UNTRUSTED = "UNTRUSTED"
     CRASH = "CRASH"
     TIMEOUT = "TIMEOUT"
+    STICKY_ERROR = "STICKY_ERROR"
+    OOM = "OOM"
 
     @property
     def good(self) -> bool:

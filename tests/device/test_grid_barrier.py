@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.cuda
+pytestmark = [pytest.mark.cuda, pytest.mark.isolated(alone=True)]
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 60
@@ -76,6 +76,9 @@ def test_with_two_sms_held_the_full_grid_times_out_and_the_reserved_one_passes()
 
 
 @pytest.mark.sm90
+@pytest.mark.sm100
+@pytest.mark.sm103
+@pytest.mark.sm120
 def test_in_green_contexts_the_bound_is_the_contexts_own():
     found = measured("green")
     assert [context["units"] for context in found["contexts"]] == [96, 64, 40]

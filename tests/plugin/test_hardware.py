@@ -2,6 +2,8 @@
 
 import pytest
 
+from harness import plugin
+
 pytest_plugins = ["pytester"]
 
 TEST = """
@@ -56,6 +58,53 @@ def test_require_gpu_turns_the_skip_into_an_error(without_gpu):
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*needs sm_120, found no GPU (--require-gpu)*"])
     assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+ABOUT_A_TARGET = """
+import pytest
+
+def test_about_one(gpu_target):
+    raise SystemExit("reached the hardware test")
+
+@pytest.mark.sm100
+@pytest.mark.sm120
+def test_about_some(gpu_target):
+    raise SystemExit("reached the hardware test")
+"""
+
+
+def test_the_same_tests_are_about_whichever_target_is_named(without_gpu):
+    without_gpu.makepyfile(ABOUT_A_TARGET)
+    result = run(without_gpu, "-m", "sm120", "-v")
+    result.assert_outcomes(skipped=2)
+    result.stdout.fnmatch_lines(["*::test_about_one[[]sm_120] SKIPPED*", "*::test_about_some[[]sm_120] SKIPPED*"])
+    result.stdout.fnmatch_lines(["*needs sm_120, found no GPU*"])
+    result = run(without_gpu, "-m", "sm90", "-v")
+    result.assert_outcomes(skipped=1, deselected=1)
+    result.stdout.fnmatch_lines(["*::test_about_one[[]sm_90] SKIPPED*", "*needs sm_90, found no GPU*"])
+
+
+def test_without_a_name_and_a_gpu_there_is_one_skip_a_test(without_gpu):
+    without_gpu.makepyfile(ABOUT_A_TARGET)
+    result = run(without_gpu)
+    result.assert_outcomes(skipped=2)
+    result.stdout.fnmatch_lines(
+        ["*needs an NVIDIA GPU, found no GPU*", "*needs sm_100 or sm_120, found no GPU*"], consecutive=False
+    )
+
+
+def test_a_target_that_is_emulated_needs_a_gpu_to_stand_in(without_gpu):
+    without_gpu.makepyfile(ABOUT_A_TARGET)
+    result = run(without_gpu, "-m", "sm120", "--emulate", "sm120", "--require-gpu")
+    result.assert_outcomes(errors=2)
+    result.stdout.fnmatch_lines(["*needs sm_120 or a GPU that can stand in for it, found no GPU (--require-gpu)*"])
+
+
+def test_a_target_to_emulate_that_has_no_name_here_is_refused():
+    plugin.check_target("sm120")
+    plugin.check_target(None)
+    with pytest.raises(pytest.UsageError, match=r"--emulate: no target 'sm_120'; there are: sm80, "):
+        plugin.check_target("sm_120")
 
 
 def test_unmarked_tests_run_without_a_gpu(without_gpu):

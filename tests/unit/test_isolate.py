@@ -1,10 +1,17 @@
 """What kills one child costs that one: it gets a verdict with its last case, and the others go on."""
 
+import io
+import json
+import os
+import sys
 import time
 
 import pytest
+import torch
 
-from harness import isolate
+from harness import _child, isolate
+from harness.lanes import ContextLost
+from harness.outcome import ContractError
 from harness.report.records import Verdict
 
 #: Longer than importing torch and Hypothesis takes on a busy machine.
@@ -25,7 +32,7 @@ def verdicts(records):
 def outcome():
     """Records and events of one run over every victim."""
     events, done = [], []
-    names = ["exits", "right", "segfaults", "out-of-memory", "hangs", "faulty", "unknown"]
+    names = ["exits", "right", "segfaults", "out-of-memory", "lost", "hangs", "faulty", "unknown"]
     records = isolate.run(
         [job(name) for name in names],
         children=2,
@@ -43,7 +50,7 @@ def of(outcome, name):
 def test_records_come_in_the_order_of_the_jobs_and_every_job_is_done(outcome):
     records, _, done = outcome
     order = list(dict.fromkeys(record.implementation for record in records))
-    assert order == ["exits", "right", "segfaults", "out-of-memory", "hangs", "faulty", "unknown"]
+    assert order == ["exits", "right", "segfaults", "out-of-memory", "lost", "hangs", "faulty", "unknown"]
     assert sorted(done) == sorted(order)
 
 
@@ -58,18 +65,44 @@ def test_fault_comes_back_whole(outcome):
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "verdict", "said"),
     [
-        ("exits", "exited with status 3"),
-        ("segfaults", "killed by SIGSEGV"),
-        ("out-of-memory", "out of memory"),
+        ("exits", Verdict.CRASH, "exited with status 3"),
+        ("segfaults", Verdict.CRASH, "killed by SIGSEGV"),
+        ("out-of-memory", Verdict.OOM, "out of memory"),
+        ("lost", Verdict.STICKY_ERROR, "an illegal memory access was encountered"),
     ],
 )
-def test_death_of_a_child_is_a_crash_on_its_last_case(outcome, name, said):
+def test_death_of_a_child_has_its_verdict_on_its_last_case(outcome, name, verdict, said):
     (record,) = of(outcome, name)
-    assert (record.check, record.verdict) == ("process", Verdict.CRASH)
+    assert (record.check, record.verdict) == ("process", verdict)
     assert said in record.note
     assert record.faults[0].case.startswith("Case(rows=")
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict", "said"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 8 TiB"), Verdict.OOM, "Tried to allocate 8 TiB"),
+        (ContractError("inputs failed: CUDA error: out of memory"), Verdict.OOM, "CUDA error: out of memory"),
+        (MemoryError(), Verdict.OOM, "out of memory"),
+        (ContextLost("CUDA error: out of memory; the GPU context is lost"), Verdict.STICKY_ERROR, "is lost"),
+        (RuntimeError("CUDA error: misaligned address"), Verdict.CRASH, "misaligned address"),
+    ],
+)
+def test_exception_outside_of_a_launch_has_its_verdict(error, verdict, said, monkeypatch):
+    def search(job, send):
+        raise error
+
+    reading, writing = os.pipe()
+    monkeypatch.setattr(_child, "_search", search)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("{}"))
+    _child.main(writing)
+    os.close(writing)
+    with open(reading, "rb") as said_by_child:
+        _, failure = map(json.loads, said_by_child)
+    assert (failure["kind"], failure["verdict"]) == ("failure", verdict)
+    assert said in failure["message"]
 
 
 @pytest.mark.parametrize("name", ["segfaults", "hangs"])

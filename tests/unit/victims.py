@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
+from harness.lanes import ContextLost
 from harness.registry import implements, register
 from tests.unit.pooling import CONTRACT, Outputs, pooled
 
@@ -46,6 +47,11 @@ def hangs(**inputs: Any) -> Outputs:
 @implements("victims", name="out-of-memory")
 def out_of_memory(**inputs: Any) -> Outputs:
     raise MemoryError
+
+
+@implements("victims", name="lost")
+def lost(**inputs: Any) -> Outputs:
+    raise ContextLost("an illegal memory access was encountered")
 
 
 @implements("victims", name="faulty-then-exits")

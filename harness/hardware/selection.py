@@ -1,0 +1,121 @@
+"""Which targets the tests of a run are about: those that ``-m`` names, those emulated, and those that are here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from harness.device import MARKERS, TARGETS, Machine, Target, detect, unmet
+from harness.discover import SetupError
+from harness.hardware.emulation import lacking
+
+#: The fixture that makes a test one about a target.
+FIXTURE = "gpu_target"
+
+
+def named(expression: str) -> list[str]:
+    """Return the target markers that a marker expression (``-m``) asks for, in the order of the table.
+
+    A name that follows ``not`` asks for nothing.
+    """
+    words = set(re.findall(r"\w+", re.sub(r"\bnot\s+\w+", "", expression)))
+    return [marker for marker in TARGETS if marker in words]
+
+
+def targets(
+    machine: Machine, *, expression: str = "", emulated: str | None = None, own: Iterable[str] = ()
+) -> list[Target]:
+    """Return the targets that a test with the target markers ``own`` (none: any CUDA target) is collected for.
+
+    Those of ``machine``, the one ``emulated`` and those that ``expression`` names: what it does not select of them,
+    pytest deselects.  May be empty.
+    """
+    chosen = set(own)
+    possible = [
+        marker for marker, target in TARGETS.items() if (marker in chosen if chosen else target.vendor == "cuda")
+    ]
+    present = {device.arch for device in machine.devices}
+    wanted = {marker for marker, target in TARGETS.items() if target.arch in present or marker == emulated}
+    wanted |= set(named(expression))
+    return [TARGETS[marker] for marker in possible if marker in wanted]
+
+
+def parameters(metafunc: pytest.Metafunc) -> list[Any]:
+    """Return pytest's parameters of ``gpu_target``, each with its target's marker; one without where there is none."""
+    own = {marker.name for marker in metafunc.definition.iter_markers()} & set(MARKERS)
+    config = metafunc.config
+    found = targets(
+        detect(),
+        expression=config.getoption("markexpr", ""),
+        emulated=config.getoption("emulate", None),
+        own=own & set(TARGETS),
+    )
+    if not found:
+        return [pytest.param(None, id="no-target", marks=[] if own else [pytest.mark.cuda])]
+    return [pytest.param(target, id=target.arch, marks=getattr(pytest.mark, target.marker)) for target in found]
+
+
+def reason_to_skip(item: pytest.Item) -> str | None:
+    """Return ``"needs sm_120, found sm_90"`` for a test that lacks its hardware, or None.
+
+    A test about a target needs that target, or a GPU that can stand in for the one that ``--emulate`` names.
+    """
+    markers = {marker.name for marker in item.iter_markers() if marker.name in MARKERS}
+    if not markers:
+        return None
+    machine = detect()
+    target = of(item)
+    if target is None:
+        return unmet(markers, machine)
+    # the target's own marker; the others are alternatives that this test is not about
+    others = [name for name in markers if name not in TARGETS]
+    missing = unmet([target.marker, *others], machine)
+    if missing is None or item.config.getoption("emulate", None) != target.marker:
+        return missing
+    present = next((device.target for device in machine.devices if device.arch in _ARCHES), None)
+    if present is None:
+        return f"needs {target.arch} or a GPU that can stand in for it, found {machine}"
+    short = lacking(present, target)
+    if short:
+        return f"needs {target.arch}: {present.arch}, which is here, has no {', '.join(short)}"
+    return unmet(others, machine)
+
+
+def lane_target(emulated: str | None) -> Target:
+    """Return the target of the device lane: that of the first GPU here, or the one called ``emulated`` in its place.
+
+    Raises SetupError where there is none that could.
+    """
+    if emulated is not None and emulated not in TARGETS:
+        raise SetupError(f"--emulate: no target {emulated!r}; there are: {', '.join(TARGETS)}")
+    machine = detect()
+    present = next((device.target for device in machine.devices if device.arch in _ARCHES), None)
+    if present is None:
+        raise SetupError(f"--lane device: needs a GPU, found {machine}")
+    if emulated is None:
+        return present
+    if short := lacking(present, TARGETS[emulated]):
+        raise SetupError(f"--emulate {emulated}: {present.arch}, which is here, has no {', '.join(short)}")
+    return TARGETS[emulated]
+
+
+def is_emulated(item: pytest.Item) -> bool:
+    """Whether ``item`` is about a target that is not here and that another GPU stands in for."""
+    target = of(item)
+    return (
+        target is not None
+        and item.config.getoption("emulate", None) == target.marker
+        and all(device.arch != target.arch for device in detect().devices)
+    )
+
+
+def of(item: pytest.Item) -> Target | None:
+    """Return the target that ``item`` was collected for."""
+    callspec = getattr(item, "callspec", None)
+    return None if callspec is None else callspec.params.get(FIXTURE)
+
+
+_ARCHES = frozenset(target.arch for target in TARGETS.values() if target.vendor == "cuda")
