@@ -1,0 +1,105 @@
+"""Whether a receipt proves that the sources here were verified on a device, and if not, why not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from harness.receipts import sources
+from harness.receipts.record import Receipt, Test
+from harness.receipts.revision import UNKNOWN
+
+#: Lines of each reason that are shown.
+_SHOWN = 8
+_BAD = ("failed", "error")
+_COMMIT_DIGITS = 12
+
+
+def reasons(
+    receipt: Receipt,
+    here: Mapping[str, str],
+    *,
+    where: str = "here",
+    commit: str = "",
+    arch: str = "",
+    at_least: int = 1,
+) -> list[str]:
+    """Return why ``receipt`` says nothing about the sources with digests ``here``, found ``where``; empty if it does.
+
+    ``commit`` is the full one that must have run, ``arch`` the target that it must have run for, where they matter;
+    ``at_least`` so many tests of that target, or of any GPU, must have passed.
+    """
+    found: list[str] = []
+    if not receipt.devices:
+        found.append("no GPU: it ran where none was found")
+    elif receipt.emulated:
+        found.append(f"emulated: {receipt.emulated} was emulated, on {_devices(receipt)}")
+    elif arch and arch not in {device.arch for device in receipt.devices}:
+        found.append(f"another device: wanted {arch}, it ran on {_devices(receipt)}")
+    if commit and receipt.commit not in (commit, UNKNOWN):
+        found.append(f"another commit: wanted {commit}, it ran at {receipt.commit}")
+    if receipt.dirty:
+        found.append(_listed(f"dirty tree: it ran with changes on top of {receipt.commit}", receipt.dirty))
+    if receipt.moved:
+        found.append(_listed("sources changed while it ran", receipt.moved))
+    if not receipt.sources:
+        found.append("no sources: it ran in a folder that has none")
+    elif differing := sources.differences(receipt.sources, here):
+        found.append(_listed(f"other sources: what it ran differs from what is {where}", differing))
+    found += _about_tests(receipt, arch, at_least)
+    return found
+
+
+def _about_tests(receipt: Receipt, arch: str, at_least: int) -> list[str]:
+    found = []
+    bad = [test for test in receipt.tests if test.outcome in _BAD]
+    if bad:
+        found.append(_listed("failures", [f"{test.id}: {test.outcome}" for test in bad]))
+    elif receipt.status:
+        found.append(f"not a whole run: pytest ended with exit status {receipt.status}")
+    wanted = _hardware(receipt, arch)
+    passed = sum(test.outcome == "passed" for test in wanted)
+    if passed < at_least:
+        said = Counter(test.note or "no reason" for test in wanted if test.outcome == "skipped")
+        skips = [f"{count} skipped: {note}" for note, count in said.most_common()]
+        others = len(receipt.tests) - len(wanted)
+        found.append(
+            _listed(
+                f"too few tests: {passed} of {arch or 'a GPU'} passed, wanted at least {at_least}"
+                f" ({others} others ran that {'are not about it' if arch else 'need none'})",
+                skips,
+            )
+        )
+    return found
+
+
+def verdict(receipt: Receipt, arch: str = "") -> str:
+    """Return ``"verified on sm_120 (NVIDIA ...) at commit ...: 212 passed, 3 skipped"`` for a receipt without reasons.
+
+    Named are the targets that tests passed for, with the devices that are such; counts are of tests about ``arch``, or
+    of all that need a GPU.  A commit that git could not vouch for is called by its sources too.
+    """
+    at = f"commit {receipt.commit[:_COMMIT_DIGITS]}"
+    if receipt.commit == UNKNOWN or receipt.dirty is None:
+        at = f"sources {sources.total(receipt.sources)[:_COMMIT_DIGITS]} (commit {receipt.commit[:_COMMIT_DIGITS]})"
+    outcomes = Counter(test.outcome for test in _hardware(receipt, arch))
+    counts = ", ".join(f"{number} {outcome}" for outcome, number in sorted(outcomes.items()))
+    passed = dict.fromkeys(test.target for test in _hardware(receipt, arch) if test.target and test.outcome == "passed")
+    names = ", ".join(dict.fromkeys(device.name for device in receipt.devices if device.arch in passed))
+    # tests that name no target ran on some device that is there
+    on = f"on {', '.join(passed)} ({names})" if passed else f"for no target, where there is {_devices(receipt)}"
+    return f"verified {on} at {at}: {counts} in {receipt.seconds:.0f} s"
+
+
+def _hardware(receipt: Receipt, arch: str = "") -> list[Test]:
+    return [test for test in receipt.tests if test.hardware and arch in ("", test.target)]
+
+
+def _devices(receipt: Receipt) -> str:
+    return ", ".join(dict.fromkeys(device.arch for device in receipt.devices)) or "no GPU"
+
+
+def _listed(what: str, lines: list[str] | tuple[str, ...]) -> str:
+    shown = [f"\n  {line}" for line in lines[:_SHOWN]]
+    rest = f"\n  and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
+    return "".join([what, *shown, rest])

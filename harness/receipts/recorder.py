@@ -1,0 +1,117 @@
+"""The part of the pytest plugin behind ``--receipt FILE``: notes each test's outcome and writes the receipt."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.device.markers import MARKERS
+from harness.hardware import selection
+from harness.receipts import machine, record, revision, sources
+
+#: Outcomes, the worst first: of several phases of a test the worst counts.
+_WORST = ("failed", "error", "xpassed", "xfailed", "skipped", "passed")
+#: Attribute of a report: the target of its test. Attributes travel with a report from process to process.
+_TARGET = "receipt_target"
+
+
+class Targets:
+    """Registered with pytest in every process that runs tests: writes on each report which target its test is about."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[Any]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        target = selection.of(item)
+        setattr(report, _TARGET, "" if target is None else target.arch)
+        return report
+
+
+@dataclass
+class _Noted:
+    outcome: str
+    hardware: bool
+    seconds: float = 0.0
+    target: str = ""
+    note: str = ""
+
+
+@dataclass
+class Recorder:
+    """Registered with pytest once a session; ``paths`` are the sources under ``folder`` that the run depends on.
+
+    ``emulated`` is the target that another device stands in for, or empty.
+    """
+
+    file: Path
+    folder: Path
+    paths: tuple[str, ...]
+    emulated: str = ""
+    arguments: tuple[str, ...] = ()
+    tests: dict[str, _Noted] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.started = datetime.now(UTC)
+        self.clock = time.monotonic()
+        self.before = sources.of_folder(self.folder, self.paths)
+        # one that is left from another run must not be taken for this one's
+        self.file.unlink(missing_ok=True)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        noted = self.tests.setdefault(report.nodeid, _Noted("passed", not MARKERS.keys().isdisjoint(report.keywords)))
+        noted.seconds += report.duration
+        noted.target = noted.target or getattr(report, _TARGET, "")
+        outcome = _outcome(report)
+        if _WORST.index(outcome) < _WORST.index(noted.outcome):
+            noted.outcome = outcome
+        if report.skipped and isinstance(report.longrepr, tuple):
+            noted.note = str(report.longrepr[2])
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        record.write(self.receipt(int(exitstatus)), self.file)
+
+    def receipt(self, status: int) -> record.Receipt:
+        """Return the receipt of what has run so far."""
+        at = revision.of(self.folder, self.paths)
+        return record.Receipt(
+            started=self.started.isoformat(timespec="seconds"),
+            seconds=round(time.monotonic() - self.clock, 3),
+            devices=machine.devices(),
+            driver=machine.driver(),
+            versions=machine.versions(),
+            emulated=self.emulated,
+            commit=at.commit,
+            dirty=at.dirty,
+            paths=self.paths,
+            sources=self.before,
+            moved=tuple(sources.differences(self.before, sources.of_folder(self.folder, self.paths))),
+            arguments=self.arguments,
+            status=status,
+            tests=tuple(
+                record.Test(
+                    id=id,
+                    outcome=noted.outcome,
+                    seconds=round(noted.seconds, 3),
+                    hardware=noted.hardware,
+                    target=noted.target,
+                    note=noted.note,
+                )
+                for id, noted in self.tests.items()
+            ),
+        )
+
+
+def _outcome(report: pytest.TestReport) -> str:
+    if hasattr(report, "wasxfail"):
+        return "xfailed" if report.skipped else "xpassed"
+    if report.failed:
+        return "failed" if report.when == "call" else "error"
+    return str(report.outcome)

@@ -1,0 +1,205 @@
+"""Faults planted in the sanitizer lane: what would let a fault of a kernel pass, one change of source each."""
+
+from tests.teeth.rooms import RoomFault
+
+
+def fault(name, file, old, new, check):
+    return RoomFault(name, "memcheck", file, old, new, check)
+
+
+FAULTS = (
+    fault(
+        "a race counts once",
+        "stream",
+        "times=sum(hazards) or 1,",
+        "times=1,",
+        "each_tools_report_is_read",
+    ),
+    fault(
+        "places without a file only",
+        "stream",
+        r"(?: in (?P<file>\S+):(?P<line>\d+))?",
+        r"(?P<file>)(?P<line>)",
+        "each_tools_report_is_read",
+    ),
+    fault(
+        "the place stays in what is reported",
+        "stream",
+        '_PLACE.sub("", title).split()',
+        "title.split()",
+        "each_tools_report_is_read",
+    ),
+    fault("older tools' words for an address", "stream", "Access to|", "", "an_address_is_read"),
+    fault("only invalid accesses have an address", "stream", "|Address)", ")", "an_address_is_read"),
+    fault(
+        "every report is the last case's",
+        "stream",
+        "            close()\n            case = _take",
+        "            case = _take",
+        "reports_belong_to_their_case",
+    ),
+    fault(
+        "cases are put together",
+        "judge",
+        "key = report.case, report.kind,",
+        'key = "", report.kind,',
+        "reports_belong_to_their_case",
+    ),
+    fault(
+        "lines are put together",
+        "judge",
+        "report.kernel, report.file, str(report.line)",
+        "report.kernel, report.file",
+        "places_are_told_apart",
+    ),
+    fault(
+        "libraries are judged",
+        "judge",
+        "if tool in NOISY and _is_of_library(report)]",
+        "if tool in NOISY and not report.kernel]",
+        "noise_of_libraries_is_counted_and_not_judged",
+    ),
+    fault(
+        "noise is not told",
+        "judge",
+        "    if noise:",
+        "    if not noise and known:",
+        "noise_of_libraries_is_counted_and_not_judged",
+    ),
+    fault(
+        "libraries may do anything",
+        "judge",
+        "if tool in NOISY and _is_of_library(report)]",
+        "if _is_of_library(report)]",
+        "an_access_of_a_library_out_of_bounds_counts",
+    ),
+    fault(
+        "a name makes a library",
+        "judge",
+        "is_library(report.kernel) and not report.file.endswith(_OURS)",
+        "is_library(report.kernel)",
+        "a_kernel_in_python_counts_whatever_its_name",
+    ),
+    fault(
+        "noise explains what raises",
+        "judge",
+        "explained = {report.case for report in ours}",
+        "explained = {report.case for report in about}",
+        "noise_explains_no_launch_that_raises",
+    ),
+    fault(
+        "names that contain a library's",
+        "judge",
+        "return _LIBRARIES.match(kernel) is not None",
+        "return _LIBRARIES.search(kernel) is not None",
+        "a_kernel_is_not_a_library_for_its_name",
+    ),
+    fault(
+        "a colon more or less",
+        "judge",
+        "(?:at::|c10::|torch::|",
+        "(?:at|c10::|torch::|",
+        "a_kernel_is_not_a_library_for_its_name",
+    ),
+    fault(
+        "reports are not counted",
+        "judge",
+        "elif stream.counted - stream.unprinted != read:",
+        "elif stream.counted < read:",
+        "what_was_not_understood_is_no_pass",
+    ),
+    fault(
+        "no summary needed",
+        "judge",
+        "if stream.counted is None:",
+        "if stream.counted is None:\n        pass\n    elif stream.counted is None:",
+        "what_was_not_understood_is_no_pass",
+    ),
+    fault(
+        "no end needed", "judge", "if not stream.done:", "if not stream.other:", "what_was_not_understood_is_no_pass"
+    ),
+    fault(
+        "no case needed",
+        "judge",
+        "elif not stream.cases:",
+        "elif stream.counted is None:",
+        "what_was_not_understood_is_no_pass",
+    ),
+    fault(
+        "what the tool says of itself is overheard",
+        "judge",
+        "for report in stream.reports if not report.kernel]",
+        "for report in stream.reports if report.kernel and not ended]",
+        "what_was_not_understood_is_no_pass",
+    ),
+    fault(
+        "what is not printed does not count",
+        "judge",
+        "elif stream.unprinted:",
+        "elif stream.unprinted > read * 9:",
+        "reports_that_were_not_printed_may_count",
+    ),
+    fault(
+        "any end will do",
+        "judge",
+        "wrong = [ended] if ended else []",
+        "wrong: list[str] = []",
+        "an_end_before_its_time_is_no_pass",
+    ),
+    fault(
+        "a hang is a crash",
+        "judge",
+        'ended.startswith("late")',
+        'ended.startswith("hang")',
+        "an_end_before_its_time_is_no_pass",
+    ),
+    fault(
+        "launches may raise",
+        "judge",
+        "if case not in explained and not excused(case)",
+        "if case in explained and not excused(case)",
+        "a_launch_that_raises_fails",
+    ),
+    fault(
+        "what raised has run",
+        "stream",
+        "stream.raised.append((case, str(message",
+        "stream.other.append((case, str(message",
+        "a_launch_that_raises_fails",
+    ),
+    fault(
+        "one known failure excuses all",
+        "judge",
+        "known = [report for report in ours if excused(report.case)]",
+        "known = ours if any(excused(report.case) for report in ours) else []",
+        "known_failures_are_excused_by_case",
+    ),
+    fault(
+        "nobody knows what was left out",
+        "judge",
+        "        left_out=len(stream.left_out),\n",
+        "",
+        "cases_left_out_are_told",
+    ),
+    fault(
+        "a launch that raises was idle",
+        "judge",
+        "not stream.cases and not stream.raised and bool",
+        "not stream.cases and bool",
+        "only_who_left_everything_out_was_idle",
+    ),
+    fault(
+        "a process that died was idle",
+        "judge",
+        "idle=stream.done and not ended and",
+        "idle=stream.done and",
+        "only_who_left_everything_out_was_idle",
+    ),
+    fault(
+        "a process that stopped was idle",
+        "judge",
+        "idle=stream.done and not ended and",
+        "idle=not ended and",
+        "only_who_left_everything_out_was_idle",
+    ),
+)

@@ -1,0 +1,201 @@
+"""What must hold for receipts: checks that take the modules to check, so that teeth run them on planted ones."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+SOURCES = {"kernels/a.py": "1" * 32, "harness/b.py": "2" * 32}
+
+
+def receipt_of(api, **changes):
+    """A receipt that proves its sources, with ``changes``."""
+    record = api.record
+    tests = tuple(
+        record.Test(
+            id=f"tests/test_a.py::test_{number}",
+            outcome=outcome,
+            seconds=1.0,
+            hardware=True,
+            target="sm_120",
+            note=note,
+        )
+        for number, (outcome, note) in enumerate(
+            [("passed", ""), ("passed", ""), ("skipped", "needs sm_100, found sm_120"), ("xfailed", "")]
+        )
+    )
+    whole = record.Receipt(
+        started="2026-11-30T12:00:00+00:00", seconds=71.0,
+        devices=(record.Device(name="NVIDIA RTX PRO 6000", arch="sm_120", units=188),), driver="580.95.05",
+        versions={"python": "3.12.3"}, emulated="", commit="c" * 40, dirty=(), paths=("kernels", "harness"),
+        sources=dict(SOURCES), moved=(), arguments=("-m", "sm120"), status=0, tests=tests,
+    )  # fmt: skip
+    return replace(whole, **changes)
+
+
+def refusal(api, changes=None, here=None, **options):
+    """The reasons against a receipt with ``changes``, as one text."""
+    made = receipt_of(api, **(changes or {}))
+    return "\n".join(api.check.reasons(made, SOURCES if here is None else here, **options))
+
+
+def a_whole_run_is_verified(api, folder):
+    assert refusal(api) == ""
+    assert refusal(api, commit="c" * 40, arch="sm_120", at_least=2) == ""
+    assert api.check.verdict(receipt_of(api)) == (
+        "verified on sm_120 (NVIDIA RTX PRO 6000) at commit cccccccccccc: 2 passed, 1 skipped, 1 xfailed in 71 s"
+    )
+
+
+def without_git_the_sources_speak_for_themselves(api, folder):
+    unknown = {"commit": "unknown", "dirty": None}
+    assert refusal(api, unknown, commit="d" * 40) == ""
+    assert "(commit unknown)" in api.check.verdict(receipt_of(api, **unknown))
+    assert "at sources " in api.check.verdict(receipt_of(api, **unknown))
+    assert "kernels/a.py: other content" in refusal(api, unknown, here={**SOURCES, "kernels/a.py": "9" * 32})
+
+
+def other_sources_are_refused_by_name(api, folder):
+    changed = {"kernels/a.py": "9" * 32, "kernels/new.py": "3" * 32}
+    said = refusal(api, here=changed, where="in checkout")
+    assert "what it ran differs from what is in checkout" in said
+    for line in (
+        "kernels/a.py: other content", "kernels/new.py: not there when it ran", "harness/b.py: not here",
+    ):  # fmt: skip
+        assert line in said
+    assert "no sources" in refusal(api, {"sources": {}}, here={})
+
+
+def a_dirty_tree_is_refused(api, folder):
+    assert "dirty tree" in refusal(api, {"dirty": ("kernels/a.py",)})
+    assert "kernels/a.py" in refusal(api, {"dirty": ("kernels/a.py",)})
+
+
+def sources_that_moved_are_refused(api, folder):
+    assert "changed while it ran" in refusal(api, {"moved": ("kernels/a.py: other content",)})
+
+
+def another_commit_is_refused(api, folder):
+    assert f"wanted {'d' * 40}, it ran at {'c' * 40}" in refusal(api, commit="d" * 40)
+
+
+def emulation_is_refused(api, folder):
+    hopper = api.record.Device(name="NVIDIA H200", arch="sm_90", units=132)
+    said = refusal(api, {"emulated": "sm_120", "devices": (hopper,)})
+    assert said == "emulated: sm_120 was emulated, on sm_90"
+
+
+def another_device_is_refused(api, folder):
+    assert "wanted sm_90, it ran on sm_120" in refusal(api, arch="sm_90")
+    assert "no GPU" in refusal(api, {"devices": ()})
+
+
+def on_two_kinds_of_device(api, *targets):
+    """A receipt of a machine with an H200 too, whose passed tests are about ``targets``."""
+    hopper = api.record.Device(name="NVIDIA H200", arch="sm_90", units=132)
+    whole = receipt_of(api)
+    tests = tuple(replace(whole.tests[0], id=f"of {target}", target=target) for target in targets)
+    return {"devices": (*whole.devices, hopper), "tests": tests}
+
+
+def another_target_on_the_same_machine_is_refused(api, folder):
+    for_one = on_two_kinds_of_device(api, "sm_90", "sm_90", "")
+    assert refusal(api, for_one, arch="sm_90", at_least=2) == ""
+    assert refusal(api, for_one, at_least=3) == ""
+    said = refusal(api, for_one, arch="sm_120")
+    assert said == "too few tests: 0 of sm_120 passed, wanted at least 1 (3 others ran that are not about it)"
+    assert "2 of sm_90 passed, wanted at least 3" in refusal(api, for_one, arch="sm_90", at_least=3)
+
+
+def the_verdict_names_targets_that_passed(api, folder):
+    for_one = receipt_of(api, **on_two_kinds_of_device(api, "sm_90", "sm_90", ""))
+    assert api.check.verdict(for_one).startswith("verified on sm_90 (NVIDIA H200) at commit cccccccccccc: 3 passed")
+    assert ": 2 passed in" in api.check.verdict(for_one, "sm_90")
+    both = receipt_of(api, **on_two_kinds_of_device(api, "sm_120", "sm_90"))
+    assert api.check.verdict(both).startswith("verified on sm_120, sm_90 (NVIDIA RTX PRO 6000, NVIDIA H200) at")
+    assert api.check.verdict(both, "sm_90").startswith("verified on sm_90 (NVIDIA H200) at")
+    failed = replace(both, tests=(replace(both.tests[0], outcome="skipped"), both.tests[1]))
+    assert api.check.verdict(failed).startswith("verified on sm_90 (NVIDIA H200) at")
+    neither = receipt_of(api, **on_two_kinds_of_device(api, ""))
+    assert api.check.verdict(neither).startswith("verified for no target, where there is sm_120, sm_90 at commit")
+
+
+def failures_are_refused(api, folder):
+    for outcome in ("failed", "error"):
+        bad = api.record.Test(id="tests/test_a.py::test_bad", outcome=outcome, seconds=1.0, hardware=False)
+        said = refusal(api, {"tests": (*receipt_of(api).tests, bad), "status": 1})
+        assert said == f"failures\n  tests/test_a.py::test_bad: {outcome}"
+    assert "exit status 2" in refusal(api, {"status": 2})
+
+
+def too_few_tests_are_refused(api, folder):
+    skipped = tuple(test for test in receipt_of(api).tests if test.outcome == "skipped")
+    said = refusal(api, {"tests": skipped})
+    assert "0 of a GPU passed, wanted at least 1" in said
+    assert "1 skipped: needs sm_100, found sm_120" in said
+    assert "2 of a GPU passed, wanted at least 3" in refusal(api, at_least=3)
+    assert "0 of a GPU passed" in refusal(api, {"tests": ()})
+    on_the_host = tuple(replace(test, hardware=False) for test in receipt_of(api).tests)
+    assert "4 others ran" in refusal(api, {"tests": on_the_host})
+
+
+def a_changed_receipt_is_unreadable(api, folder):
+    file = folder / "deep" / "receipt.json"
+    api.record.write(receipt_of(api), file)
+    assert api.record.read(file) == receipt_of(api)
+    content = json.loads(file.read_text())
+    for path, value in (("commit", "d" * 40), ("seconds", 72.0)):
+        file.write_text(json.dumps({**content, path: value}))
+        with pytest.raises(api.record.Unreadable, match="changed after it was written"):
+            api.record.read(file)
+    content["tests"][0]["outcome"] = "failed"
+    file.write_text(json.dumps(content))
+    with pytest.raises(api.record.Unreadable, match="changed after it was written"):
+        api.record.read(file)
+    for text in ("", "[]", "{}", '{"schema": 99, "digest": "x"}'):
+        file.write_text(text)
+        with pytest.raises(api.record.Unreadable):
+            api.record.read(file)
+
+
+def every_source_file_counts(api, folder):
+    for name, text in (
+        ("kernels/a.py", "a"), ("kernels/deep/b.toml", "b"), ("kernels/__pycache__/a.pyc", "made"),
+        ("conftest.py", "c"), ("elsewhere/d.py", "d"),
+    ):  # fmt: skip
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    paths = ("kernels", "conftest.py", "missing")
+    before = api.sources.of_folder(folder, paths)
+    assert list(before) == ["conftest.py", "kernels/a.py", "kernels/deep/b.toml"]
+    assert len(set(before.values())) == 3
+    (folder / "kernels/deep/b.toml").write_text("B")
+    after = api.sources.of_folder(folder, paths)
+    assert api.sources.differences(before, after) == ["kernels/deep/b.toml: other content"]
+    assert api.sources.total(before) != api.sources.total(after)
+
+
+def what_tests_of_a_device_share_counts(api, folder):
+    for name in ("tests/device/test_a.py", "tests/teeth/faults.py", "tests/unit/recordings/h200.npz", "README.md"):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # no text in any encoding
+        path.write_bytes(bytes(range(256)))
+    before = api.sources.of_folder(folder)
+    assert list(before) == ["tests/device/test_a.py", "tests/teeth/faults.py", "tests/unit/recordings/h200.npz"]
+    (folder / "tests/unit/recordings/h200.npz").write_bytes(bytes(reversed(range(256))))
+    after = api.sources.of_folder(folder)
+    assert api.sources.differences(before, after) == ["tests/unit/recordings/h200.npz: other content"]
+
+
+CHECKS = {
+    check.__name__: check
+    for check in (
+        a_whole_run_is_verified, without_git_the_sources_speak_for_themselves, other_sources_are_refused_by_name,
+        a_dirty_tree_is_refused, sources_that_moved_are_refused, another_commit_is_refused, emulation_is_refused,
+        another_device_is_refused, another_target_on_the_same_machine_is_refused,
+        the_verdict_names_targets_that_passed, failures_are_refused, too_few_tests_are_refused,
+        a_changed_receipt_is_unreadable, every_source_file_counts, what_tests_of_a_device_share_counts,
+    )
+}  # fmt: skip

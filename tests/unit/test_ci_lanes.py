@@ -1,0 +1,157 @@
+"""The workflows and the workstation's command: what is called exists, is pinned, and its exit status counts."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from harness.device import MARKERS
+
+ROOT = Path(__file__).parents[2]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+#: Stands in for Python: answers as ``ci/workstation`` is to find it, and notes what it was asked.
+INTERPRETER = """#!/usr/bin/env bash
+echo "$*" >> "$CALLS"
+case "$*" in
+    -) [[ $DETECTED == none ]] && exit 1; printf '%s' "$DETECTED" ;;
+    "-m pytest"*) exit "$TESTED" ;;
+    "-m harness receipt"*) echo "verdict: $CHECKED"; exit "$CHECKED" ;;
+esac
+"""
+
+
+def loaded(path):
+    found = yaml.safe_load(path.read_text())
+    # YAML 1.1 reads the key "on" as true
+    return {"on" if key is True else key: value for key, value in found.items()}
+
+
+def steps(path):
+    return [step for job in loaded(path)["jobs"].values() for step in job["steps"]]
+
+
+def test_there_are_three_lanes():
+    assert {path.stem: set(loaded(path)["on"]) for path in WORKFLOWS} == {
+        "cpu": {"push", "pull_request"},
+        "nightly": {"schedule", "workflow_dispatch"},
+        "workstation": {"pull_request", "workflow_dispatch"},
+    }
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_a_workflow_is_pinned_and_needs_no_secret(path):
+    for step in steps(path):
+        assert ("uses" in step) != ("run" in step)
+        if "uses" in step:
+            assert re.fullmatch(r"[\w-]+/[\w-]+@(v\d+\.\d+\.\d+|[0-9a-f]{40})", step["uses"]), step["uses"]
+    text = path.read_text()
+    assert "secrets." not in text
+    assert "pull_request_target" not in text
+    assert loaded(path)["permissions"] == {"contents": "read"}
+    assert all("timeout-minutes" in job for job in loaded(path)["jobs"].values())
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_what_a_workflow_runs_is_there(path):
+    commands = [step["run"].split() for step in steps(path) if "run" in step]
+    assert commands
+    for words in commands:
+        script = ROOT / words[-1] if words[0] in ("bash", "make") else ROOT / words[0]
+        if words[0] == "make":
+            assert f"{words[1].replace('.venv', '$(VENV)')}:" in (ROOT / "Makefile").read_text()
+        else:
+            assert script.is_file(), script
+            assert words[0] == "bash" or os.access(script, os.X_OK)
+
+
+def test_our_machine_runs_what_somebody_labelled():
+    job = loaded(ROOT / ".github" / "workflows" / "workstation.yml")["jobs"]["workstation"]
+    assert "github.event.label.name == 'run-gpu'" in job["if"]
+    assert job["runs-on"][0] == "self-hosted"
+
+
+@pytest.fixture
+def workstation(tmp_path, monkeypatch):
+    """A copy of ``ci/workstation`` with an interpreter that does as it is told; returns (status, output, calls)."""
+    (tmp_path / "ci").mkdir()
+    script = tmp_path / "ci" / "workstation"
+    script.write_text((ROOT / "ci" / "workstation").read_text())
+    interpreter = tmp_path / "interpreter"
+    interpreter.write_text(INTERPRETER)
+    interpreter.chmod(0o755)
+    for name in ("TARGET", "GITHUB_STEP_SUMMARY"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*arguments, detected="sm90", tested=0, checked=0, **variables):
+        calls = tmp_path / "calls"
+        calls.unlink(missing_ok=True)
+        done = subprocess.run(
+            ["bash", script, *arguments],
+            env={
+                **os.environ, "PYTHON": str(interpreter), "CALLS": str(calls), "DETECTED": detected,
+                "TESTED": str(tested), "CHECKED": str(checked), **variables,
+            },
+            capture_output=True, text=True, cwd=tmp_path,
+        )  # fmt: skip
+        return done.returncode, done.stdout, calls.read_text()
+
+    return run
+
+
+def test_the_workstation_tests_the_gpu_that_is_there(workstation, tmp_path):
+    status, output, calls = workstation("--contract", "mxfp4_moe")
+    assert status == 0
+    assert "-m pytest -m sm90 --require-gpu --gpu-workers 4 --receipt out/workstation/receipt.json" in calls
+    assert "--contract mxfp4_moe" in calls
+    assert "receipt check out/workstation/receipt.json --target sm90" in calls
+    assert "verdict: 0" in output
+    assert (tmp_path / "out/workstation/verdict.txt").read_text() == "verdict: 0\n"
+
+
+def test_the_workstation_takes_another_target_and_writes_the_jobs_summary(workstation, tmp_path):
+    summary = tmp_path / "summary"
+    _, _, calls = workstation(TARGET="sm120", GITHUB_STEP_SUMMARY=str(summary))
+    assert "-m pytest -m sm120" in calls
+    assert "verdict: 0" in summary.read_text()
+
+
+@pytest.mark.parametrize(
+    ("tested", "checked", "status"), [(0, 0, 0), (1, 1, 1), (1, 0, 1), (0, 1, 1), (0, 2, 1), (2, 1, 2), (5, 1, 2)]
+)
+def test_the_workstations_exit_status_is_the_worse_of_tests_and_receipt(workstation, tested, checked, status):
+    assert workstation(tested=tested, checked=checked)[0] == status
+
+
+def test_a_workstation_without_a_gpu_runs_nothing(workstation):
+    status, _, calls = workstation(detected="none")
+    assert status == 2
+    assert "pytest" not in calls
+
+
+def test_a_test_of_a_gpu_is_about_a_target():
+    # a marker alone is not among what the workstation selects; projects that tests write may use any
+    marked = re.compile(rf"mark\.(?:{'|'.join(MARKERS)})\b")
+    outside = [
+        path.relative_to(ROOT).as_posix()
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        if path.relative_to(ROOT).parts[1] not in ("device", "plugin") and marked.search(path.read_text())
+    ]
+    assert outside == []
+    assert "_about_a_target(gpu_target)" in (ROOT / "tests/device/conftest.py").read_text()
+
+
+@pytest.mark.parametrize("target", ["sm90", "sm120"])
+def test_a_target_selects_the_tests_of_a_gpu_that_are_elsewhere(target):
+    files = ["tests/bugs/test_on_device.py", "tests/unit/test_physical.py"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "--collect-only", "-qq", "-p", "no:cacheprovider", "-m", target, *files],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    counts = dict(line.split(": ") for line in done.stdout.splitlines() if ": " in line)
+    assert counts["tests/unit/test_physical.py"] == "5"
+    assert int(counts["tests/bugs/test_on_device.py"]) > 50
