@@ -1,0 +1,1 @@
+"""Benchmarks as contracts: workloads timed against their floor, runs compared, and one page that shows it all."""

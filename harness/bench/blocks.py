@@ -1,0 +1,137 @@
+"""Blocks: child processes that each time everything once, of one build or of two in turns."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import harness
+from harness.bench import machine, store
+from harness.bench.series import orders
+from harness.discover import SetupError
+
+#: The harness that times: the one that runs, for every build, so that only kernels differ.
+RUNNER = Path(harness.__file__).parents[1]
+
+
+class BlockFailed(Exception):
+    """A child process did not deliver its block; the message says which and what it said."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Build:
+    """A source tree whose kernels are timed, and the name that the user gave it."""
+
+    name: str
+    tree: Path
+
+
+@contextlib.contextmanager
+def checked_out(name: str, repository: Path) -> Iterator[Build]:
+    """Yield the build called ``name``: a folder as it is, or a revision of ``repository`` in a worktree of its own.
+
+    The worktree is removed afterwards.  Raises SetupError for what is neither.
+    """
+    if Path(name).is_dir():
+        yield Build(name=name, tree=Path(name).resolve())
+        return
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        tree = Path(folder) / "tree"
+        git = ["git", "-C", str(repository)]
+        done = subprocess.run([*git, "worktree", "add", "--detach", str(tree), name], capture_output=True, text=True)
+        if done.returncode:
+            lines = done.stderr.strip().splitlines() or ["git said nothing"]
+            raise SetupError(f"{name!r} is neither a file, a folder nor a revision: {lines[-1]}")
+        try:
+            yield Build(name=name, tree=tree)
+        finally:
+            subprocess.run([*git, "worktree", "remove", "--force", str(tree)], capture_output=True)
+
+
+def one_block(build: Build, options: Sequence[str], *, deadline: float) -> store.Document:
+    """Time everything once in a child process and return its document with all samples.
+
+    ``options`` are those of ``bench run``.  Raises BlockFailed where the child fails or takes longer than ``deadline``
+    seconds.
+    """
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        out = Path(folder) / "block.json"
+        # -P and PYTHONPATH: harness, contracts and oracles are the runner's, whatever the build's folder holds
+        path = os.pathsep.join([str(_linked(Path(folder))), str(build.tree)])
+        command = [sys.executable, "-P", "-m", "harness", "bench", "run", *options, "--save-data", "--out", str(out)]
+        try:
+            status, said = _ended(command, build.tree, {**os.environ, "PYTHONPATH": path}, deadline)
+        except subprocess.TimeoutExpired:
+            raise BlockFailed(f"a block of {build.name} took longer than {deadline:g} s") from None
+        if not out.is_file():
+            lines = said.strip().splitlines() or [f"exit status {status}"]
+            raise BlockFailed(f"a block of {build.name} failed: {lines[-1]}")
+        content: store.Document = json.loads(out.read_text())
+        return {**content, "commit_info": machine.commit_info(build.tree, content["commit_info"]["id"])}
+
+
+def _ended(command: Sequence[str], tree: Path, environment: Mapping[str, str], deadline: float) -> tuple[int, str]:
+    """Return the exit status of ``command`` and what it wrote on stderr; nothing that it started outlives the call.
+
+    Raises subprocess.TimeoutExpired after ``deadline`` seconds.
+    """
+    # a file and no pipe: what holds a pipe open would be waited for
+    with tempfile.TemporaryFile() as said:
+        child = subprocess.Popen(
+            command,
+            cwd=tree,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+            # a group of its own: what the child starts dies with it
+            start_new_session=True,
+        )
+        try:
+            status = child.wait(deadline)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+        said.seek(0)
+        return status, said.read().decode(errors="replace")
+
+
+def _linked(folder: Path) -> Path:
+    """Return a folder that holds the runner's packages and not its kernels."""
+    links = folder / "runner"
+    links.mkdir()
+    for package in ("harness", "reference"):
+        (links / package).symlink_to(RUNNER / package)
+    return links
+
+
+def interleaved(
+    base: Build,
+    head: Build,
+    options: Sequence[str],
+    *,
+    quads: int,
+    deadline: float,
+    on_block: Callable[[int, int, Build], None] = lambda done, total, build: None,
+) -> list[tuple[int, store.Document]]:
+    """Return (0 for base or 1 for head, document) of ``4 * quads`` blocks in ``series.orders``.
+
+    Results are checked in each build's first block; what is refused there is what is missing.
+    """
+    sequence = [which for order in orders(quads) for which in order]
+    found: list[tuple[int, store.Document]] = []
+    for number, which in enumerate(sequence):
+        build = (base, head)[which]
+        on_block(number, len(sequence), build)
+        first = which not in [earlier for earlier, _ in found]
+        found.append((which, one_block(build, [*options, *([] if first else ["--unchecked"])], deadline=deadline)))
+    return found

@@ -1,0 +1,31 @@
+"""Every fault planted in benchmarks and comparisons is killed by the check that names it."""
+
+import inspect
+
+import pytest
+
+from tests.teeth.bench_faults import COPIES, MEASURING, RULES, WORK
+from tests.teeth.bench_file_faults import FILES
+from tests.teeth.swapping import swapped
+from tests.unit import bench_blocks, bench_files, bench_measuring, bench_page, bench_rules
+
+CHECKS = bench_blocks.CHECKS | bench_rules.CHECKS | bench_files.CHECKS | bench_measuring.CHECKS | bench_page.CHECKS
+FAULTS = (*RULES, *FILES, *MEASURING, *COPIES, *WORK)
+#: Faults -> the package of their modules.
+ELSEWHERE = {WORK: "harness.contracts", COPIES: "harness"}
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_the_named_check_kills(fault, tmp_path):
+    check = CHECKS[fault.check]
+    arguments = [tmp_path] * len(inspect.signature(check).parameters)
+    package = next((package for faults, package in ELSEWHERE.items() if fault in faults), "harness.bench")
+    with (
+        swapped(f"{package}.{fault.module}", fault.old, fault.new),
+        pytest.raises((AssertionError, pytest.fail.Exception)),
+    ):
+        check(*arguments)
+
+
+def test_no_two_planted_faults_are_the_same():
+    assert len({(fault.module, fault.old, fault.new) for fault in FAULTS}) == len(FAULTS)

@@ -1,0 +1,103 @@
+"""What must hold of blocks, of accepting a run and of choosing from one: checks that a planted fault must fail."""
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from harness.bench import accept, blocks, store
+from harness.discover import SetupError
+from tests.unit.bench_documents import WORKLOADS, document, row, run
+
+CHECKS = {}
+#: Starts a process that holds standard error open, notes its number, and goes on as the test says.
+FAKE = """#!/bin/sh
+sleep 20 &
+echo $! > started
+"""
+
+
+def check(function):
+    CHECKS[function.__name__] = function
+    return function
+
+
+@check
+def a_block_that_ends_leaves_no_process_behind(folder):
+    _block(folder, "echo no module >&2; exit 1", deadline=15, words="no module")
+
+
+@check
+def a_block_that_hangs_leaves_no_process_behind(folder):
+    _block(folder, "wait", deadline=0.5, words="took longer than 0.5 s")
+
+
+def _block(folder, rest, *, deadline, words):
+    fake = folder / "python"
+    fake.write_text(FAKE + rest + "\n")
+    fake.chmod(0o755)
+    began = time.monotonic()
+    with mock.patch.object(sys, "executable", str(fake)), pytest.raises(blocks.BlockFailed, match=words):
+        blocks.one_block(blocks.Build(name="x", tree=folder), [], deadline=deadline)
+    assert time.monotonic() - began < 10, "it waited for what it did not start"
+    number = int((folder / "started").read_text())
+    try:
+        assert _gone(number), "a process that the block started still runs"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(number, signal.SIGKILL)
+
+
+def _gone(number):
+    """Whether a process ends within a second; one that waits for its parent to ask has ended."""
+    for _ in range(20):
+        try:
+            state = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@check
+def a_baseline_does_not_shrink_by_accident(folder):
+    store.write(folder / "all.json", document(night=1))
+    store.write(folder / "one.json", document(night=2, rows=[row(WORKLOADS[1])]))
+    target, _ = accept.accept(folder / "all.json", folder / "baselines")
+    with pytest.raises(SetupError, match=r"5 workloads of the base are missing: .*; see --allow-missing"):
+        accept.accept(folder / "one.json", folder / "baselines")
+    assert len(store.read(target).entries) == 6
+    _, said = accept.accept(folder / "one.json", folder / "baselines", allow_missing=True)
+    assert "1 benchmarks of aaaaaaaaaaaa, 6 before" in said
+    accept.accept(folder / "all.json", folder / "baselines")
+    assert len(store.read(target).entries) == 6
+
+
+@check
+def a_run_is_narrowed_to_what_is_chosen(folder):
+    rows = [row(work, timing=timing) for work in WORKLOADS for timing in ("rot", "warm")]
+    whole = run(rows=rows)
+    for chosen, count in (
+        ({}, 12),
+        ({"contracts": ["mxfp4_moe", "merge_attn_states"]}, 6),
+        ({"impl": "triton"}, 8),
+        ({"impl": "tri"}, 0),
+        ({"match": "auto-num_tokens=64"}, 2),
+        ({"timings": ["warm"]}, 6),
+        ({"contracts": ["mxfp4_moe"], "match": "=1", "timings": ["rot"]}, 1),
+    ):
+        options = {"contracts": [], "impl": None, "match": "", "timings": [], **chosen}
+        if not count:
+            with pytest.raises(SetupError, match="holds no benchmark that"):
+                store.narrowed(whole, **options)
+            continue
+        found = store.narrowed(whole, **options)
+        assert len(found.entries) == count, chosen
+        assert store.entries(found.document) == found.entries

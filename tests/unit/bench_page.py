@@ -1,0 +1,148 @@
+"""What must hold of the page: everything on it, nothing from elsewhere, text that cannot become markup."""
+
+import html.parser
+import lzma
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from harness.bench import comparison, page, store
+from harness.report.records import Record, Verdict
+from harness.report.summary import Summary
+from tests.unit.bench_documents import run
+from tests.unit.bench_files import past_runs
+
+CHECKS = {}
+SECTIONS = ("changes", "kernels", "roofline", "history", "resources", "verification", "conditions")
+RESOURCES = {
+    "kernels._mxfp4_moe_kernels.gate_up": {"w4": {"sm_90": (168, 49152, 0), "sm_120": (160, 40960, 16)}},
+    "kernels.merge_attn_states.merge": {"w1": {"sm_90": (40, 0, 0)}},
+}
+
+
+def check(function):
+    CHECKS[function.__name__] = function
+    return function
+
+
+def compared(head=None):
+    nights = past_runs(14)
+    head = head or run("head.json", night=14, slower={"sparse_mla_decode": 0.06, "mxfp4_moe": -0.05})
+    return comparison.of_files(nights[-1], head, nights), head, nights
+
+
+def records(message="3 of 8 elements break"):
+    names = [("merge_attn_states", Verdict.PASS), ("mega_moe", Verdict.FAIL)]
+    return Summary(
+        records=tuple(
+            Record(
+                contract=name, implementation="triton", check="oracle:out", verdict=verdict, examples=50, note=message
+            )
+            for name, verdict in names
+        )
+    )
+
+
+def whole(message="3 of 8 elements break"):
+    found, head, nights = compared()
+    return page.render(head, comparison=found, earlier=nights, resources=RESOURCES, verified=[records(message)])
+
+
+class Reader(html.parser.HTMLParser):
+    """Collects tags, attributes and text, and complains of tags that do not close."""
+
+    VOID = ("meta", "wbr", "br")
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.open, self.attributes, self.words = [], [], [], []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += attributes
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += attributes
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+    @property
+    def text(self):
+        return "".join(self.words)
+
+
+@check
+def all_of_it_is_there():
+    read = Reader(whole())
+    ids = [value for name, value in read.attributes if name == "id"]
+    assert set(SECTIONS) <= set(ids)
+    assert [value for name, value in read.attributes if name == "href"] == [f"#{name}" for name in SECTIONS]
+    for words in ("1 slower", "2 faster", "3 same", "sparse_mla_decode[triton-num_rows=256,topk=1024-rot]", "▲ slower",
+                  "spills 16 B", "168 · 48.0 KiB", "oracle:out FAIL", "790 TFLOP/s", "4270 GB/s"):  # fmt: skip
+        assert words in read.text, words
+
+
+@check
+def nothing_comes_from_elsewhere():
+    text = whole()
+    read = Reader(text)
+    assert not {"script", "link", "img", "iframe", "object"} & set(read.tags)
+    assert not [value for name, value in read.attributes if name == "src"]
+    assert not re.search(r"https?:|url\(|@import", text)
+
+
+@check
+def text_never_becomes_markup():
+    evil = '<b onclick="x">&'
+    found, head, nights = compared(run("head", night=14, refused=[{"name": evil, "reason": evil}], commit=evil))
+    found = replace(found, notes=(evil,), head=evil)
+    text = page.render(head, comparison=found, earlier=nights, resources={evil: {}}, verified=[records(evil)])
+    assert "onclick" not in [name for name, _ in Reader(text).attributes]
+    assert evil in Reader(text).text
+
+
+@check
+def a_refusal_is_said_first(folder):
+    refused, head, _ = compared(run("head", night=14, dirty=True))
+    text = Reader(page.render(head, comparison=refused)).text
+    assert text.index("dirty tree") < text.index("What changed")
+    assert "No verdict was made" in text
+    page.write_comparison(folder / "c.json", refused)
+    assert page.read_comparison(folder / "c.json") == refused
+
+
+def recorded_run(folder):
+    """A run of an H200, as it was stored."""
+    file = folder / "run.json"
+    file.write_bytes(lzma.decompress((Path(__file__).parent / "recordings" / "bench_run_h200.json.xz").read_bytes()))
+    return store.read(file)
+
+
+@check
+def a_recorded_run_is_shown_whole(folder):
+    head = recorded_run(folder)
+    read = Reader(page.render(head, comparison=comparison.of_files(head, head, allow_dirty=True)))
+    workloads = {key[:3] for key in head.entries}
+    assert (len(head.entries), len(workloads)) == (153, 51)
+    # a mark for each workload and one for each contract of the legend, a course for each benchmark
+    marks = [value for name, value in read.attributes if name == "class" and re.fullmatch(r"k\d", value or "")]
+    assert len(marks) == 51 + 5
+    assert read.tags.count("figure") == 153 + 1
+    assert "are one run" in read.text
+    assert "software power cap" in read.text
+
+
+@check
+def a_page_of_little_says_what_is_missing():
+    text = Reader(page.render(run("head", night=0))).text
+    for words in ("not compared with anything", "No baseline of the targets lane", "No records of a verification"):
+        assert words in text

@@ -1,0 +1,98 @@
+"""Blocks of builds in turns: their order, what a child sees, what is checked, and what a failure says."""
+
+import json
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from harness import cli
+from harness.bench import blocks
+from tests.unit.bench_blocks import CHECKS
+from tests.unit.bench_documents import WORKLOADS, document, row
+
+
+@pytest.fixture
+def trees(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def children(monkeypatch):
+    """Stands in for the processes of blocks: what was called, and blocks of made-up times."""
+    seen = []
+
+    def ended(command, tree, environment, deadline):
+        paths = [Path(part) for part in environment["PYTHONPATH"].split(os.pathsep)]
+        found = {path.name for path in paths[0].iterdir()}
+        seen.append(SimpleNamespace(command=command, tree=tree.name, packages=found, path=paths[1:], deadline=deadline))
+        rows = [row(work, times=[work[3] * (1.05 if tree.name == "new" else 1.0)]) for work in WORKLOADS]
+        for one in rows:
+            one["stats"]["data"] = one["extra_info"]["blocks"]
+        Path(command[command.index("--out") + 1]).write_text(json.dumps(document(rows=rows)))
+        return 0, ""
+
+    monkeypatch.setattr(blocks, "_ended", ended)
+    return seen
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_holds(name, tmp_path):
+    CHECKS[name](tmp_path)
+
+
+def test_two_trees_take_turns_and_the_slower_one_fails(trees, children, capsys):
+    assert cli.main(["bench", "diff", "old", "new", "--quads", "4", "--lane", "cuda", "--allow-dirty"]) == cli.FAULTY
+    assert "**6 slower**" in capsys.readouterr().out
+    assert "".join(child.tree[0] for child in children) == "onno" + "noon" + "onno" + "noon"
+
+
+def test_a_child_has_the_runners_harness_and_the_trees_kernels(trees, children):
+    build = blocks.Build(name="old", tree=(trees / "old").resolve())
+    blocks.one_block(build, ["--lane", "cuda"], deadline=10)
+    (child,) = children
+    assert child.packages == {"harness", "reference"}
+    assert child.path == [build.tree]
+    assert child.command[1:6] == ["-P", "-m", "harness", "bench", "run"]
+    assert "--save-data" in child.command
+
+
+def test_results_are_checked_once_a_build(trees, children):
+    cli.main(["bench", "diff", "old", "new", "--quads", "1", "--lane", "cuda", "--allow-dirty"])
+    assert ["--unchecked" in child.command for child in children] == [False, False, True, True]
+
+
+def test_a_child_that_fails_is_a_refusal_with_its_last_words(trees, capsys, monkeypatch):
+    monkeypatch.setattr(blocks.sys, "executable", str(trees / "python"))
+    (trees / "python").write_text("#!/bin/sh\necho first >&2; echo 'no module called mega' >&2; exit 1\n")
+    (trees / "python").chmod(0o755)
+    assert cli.main(["bench", "diff", "old", "new", "--quads", "1"]) == cli.UNUSABLE
+    assert "refused: a block of old failed: no module called mega" in capsys.readouterr().out
+    assert cli.main(["bench", "run", "--blocks", "2"]) == cli.UNUSABLE
+    assert "no module called mega" in capsys.readouterr().err
+
+
+def test_a_child_that_hangs_is_a_refusal(trees, monkeypatch):
+    monkeypatch.setattr(blocks.sys, "executable", str(trees / "python"))
+    (trees / "python").write_text("#!/bin/sh\nexec sleep 60\n")
+    (trees / "python").chmod(0o755)
+    with pytest.raises(blocks.BlockFailed, match="a block of x took longer than"):
+        blocks.one_block(blocks.Build(name="x", tree=trees), [], deadline=0.2)
+
+
+def test_samples_of_blocks_are_kept_where_they_are_asked_for(trees, children):
+    words = ["bench", "run", "--blocks", "2", "--lane", "cuda", "--deadline", "7"]
+    assert cli.main([*words, "--out", "all.json", "--save-data"]) == cli.PASSED
+    assert cli.main([*words, "--out", "few.json"]) == cli.PASSED
+    kept = [json.loads((trees / name).read_text())["benchmarks"] for name in ("all.json", "few.json")]
+    assert [[len(one["stats"].get("data", ())) for one in rows] for rows in kept] == [[2] * 6, [0] * 6]
+    assert [child.deadline for child in children] == [7.0] * 4
+
+
+def test_a_deadline_without_blocks_is_refused(trees, capsys):
+    assert cli.main(["bench", "run", "--deadline", "7"]) == cli.UNUSABLE
+    assert "--deadline: wanted --blocks 2 or more" in capsys.readouterr().err

@@ -1,0 +1,174 @@
+"""``python -m harness bench`` on stored runs, and what a night does with it."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness import cli
+from harness.bench import accept, command, store
+from tests.unit.bench_documents import document
+
+ROOT = Path(__file__).parents[2]
+#: Notes how it was called, writes what --out names, and ends as the variable with its action's name says.
+FAKE = """#!/usr/bin/env bash
+shift 2
+echo "$*" >> "$CALLS"
+words=("$@")
+for place in "${!words[@]}"; do
+    if [[ ${words[place]} == --out ]]; then
+        mkdir -p "$(dirname "${words[place + 1]}")" && echo '{}' > "${words[place + 1]}"
+    fi
+done
+[[ $1 == verify ]] && exit "${VERIFY:-0}"
+case $2 in diff) exit "${DIFF:-0}" ;; run) exit "${RUN:-0}" ;; esac
+"""
+
+
+@pytest.fixture
+def nights(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for night in range(8):
+        store.write(tmp_path / "past" / f"{night}.json", document(night=night))
+    store.write(tmp_path / "good.json", document(night=9))
+    store.write(tmp_path / "slow.json", document(night=9, slower={"mxfp4_moe": 0.08}))
+    return tmp_path
+
+
+def bench(*words):
+    return cli.main(["bench", *words])
+
+
+def test_a_night_is_accepted_compared_and_shown(nights, capsys):
+    assert bench("diff", "accepted", "good.json") == cli.UNUSABLE
+    said = "no baseline of NVIDIA H200 was accepted; python -m harness bench accept good.json makes one"
+    assert said in capsys.readouterr().err
+    assert bench("accept", "past/7.json") == cli.PASSED
+    assert bench("diff", "accepted", "good.json", "--history", "past") == cli.PASSED
+    capsys.readouterr()
+    files = ("--markdown", "c.md", "--json", "c.json")
+    assert bench("diff", "accepted", "slow.json", "--history", "past", *files) == cli.FAULTY
+    said = capsys.readouterr().out
+    assert "**2 slower, 4 same**" in said
+    assert (nights / "c.md").read_text() == said
+    assert bench("history", "past", "slow.json") == cli.PASSED
+    assert "+8." in capsys.readouterr().out
+    assert bench("page", "slow.json", "--comparison", "c.json", "--history", "past", "--out", "o/p.html") == cli.PASSED
+    assert "2 slower" in (nights / "o" / "p.html").read_text()
+
+
+def test_stored_runs_are_compared_where_they_are_chosen(nights, capsys):
+    words = ("diff", "past/7.json", "slow.json", "--history", "past")
+    assert bench(*words, "--contract", "merge_attn_states", "--impl", "triton", "--timing", "rot") == cli.PASSED
+    assert "**1 same**" in capsys.readouterr().out
+    assert bench(*words, "--match", "auto-num_tokens=64") == cli.FAULTY
+    assert "**1 slower**" in capsys.readouterr().out
+
+
+def test_a_smaller_run_is_accepted_on_purpose_only(nights, capsys):
+    small = document(night=9)
+    store.write(nights / "small.json", small | {"benchmarks": small["benchmarks"][:2]})
+    assert bench("accept", "good.json") == cli.PASSED
+    assert bench("accept", "small.json") == cli.UNUSABLE
+    assert "4 workloads of the base are missing" in capsys.readouterr().err
+    assert bench("accept", "small.json", "--allow-missing") == cli.PASSED
+
+
+def test_what_cannot_be_compared_is_one_line_and_2(nights, capsys):
+    for words, said in (
+        (("diff", "good.json", "."), "name two of a kind"),
+        (("diff", "good.json", "good.json", "--margin", "3"), "margin: wanted a share"),
+        (("diff", "past/7.json", "good.json", "--quads", "12"), "--quads: for source trees"),
+        (("diff", "past/7.json", "good.json", "--width", "1", "--lane", "cuda"), "--width, --lane: for source"),
+        (("diff", "past/7.json", "good.json", "--seconds", "1", "--deadline", "1"), "--seconds, --deadline: for"),
+        (("diff", "past/7.json", "good.json", "--contract", "mxfp"), "a benchmark of mxfp"),
+        (("diff", "past/7.json", "good.json", "--timing", "dob"), "holds no benchmark that --contract"),
+        (("history", "past/0.txt"), "No such file"),
+        (("page", "good.json", "--comparison", "good.json", "--out", "p.html"), "a part of the page does not read"),
+    ):
+        assert bench(*words) == cli.UNUSABLE
+        error = capsys.readouterr().err
+        assert said in error
+        assert len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "ci" / "baselines").glob("[!t]*.json")), ids=lambda file: file.stem)
+def test_an_accepted_baseline_is_of_the_device_it_is_named_for(file, tmp_path):
+    accepted = store.read(file)
+    assert accept.path_in(file.parent, str(accepted.device["name"])) == file
+    assert {key[0] for key in accepted.entries} <= {path.stem for path in (ROOT / "kernels").glob("[!_]*.py")}
+    store.write(tmp_path / "again.json", accepted.document)
+    assert (tmp_path / "again.json").read_text() == file.read_text()
+
+
+def test_a_run_says_what_it_found_and_what_it_refused():
+    made = document(refused=[{"name": "moe_scatter[auto-x]", "reason": "oracle:out: 3 of 8"}])
+    lines = command.summary(made).splitlines()
+    assert len(lines) == 1 + 6 + 1
+    assert lines[-1] == "REFUSED moe_scatter[auto-x]: oracle:out: 3 of 8"
+    assert "0.58" in lines[1]
+
+
+def test_children_get_the_options_that_choose_what_is_timed():
+    parsed = cli._parser().parse_args(
+        [
+            "bench",
+            "run",
+            "--contract",
+            "mega_moe",
+            "--match",
+            "=1",
+            "--timing",
+            "rot",
+            "--seconds",
+            "0.1",
+            "--impl",
+            "a",
+        ]
+    )
+    flags = command.passed_on(parsed)
+    again = cli._parser().parse_args(["bench", "run", *flags])
+    for name in ("contract", "match", "timing", "seconds", "impl", "lane", "width"):
+        assert getattr(again, name) == getattr(parsed, name)
+
+
+@pytest.mark.parametrize(
+    ("ends", "status"),
+    [
+        ({}, 0),
+        ({"STATION": "1"}, 1),
+        ({"VERIFY": "1"}, 1),
+        ({"DIFF": "1"}, 1),
+        ({"DIFF": "2"}, 2),
+        ({"RUN": "2", "VERIFY": "1"}, 1),
+    ],
+)
+def test_a_night_ends_as_the_worst_of_its_steps(tmp_path, ends, status):
+    calls, done = _night(tmp_path, **ends)
+    assert done.returncode == status
+    assert [line.split()[0] + " " + line.split()[1] for line in calls] == [
+        "verify --lane", "bench run", "bench diff", "bench page",
+    ]  # fmt: skip
+    assert calls[2].startswith("bench diff accepted out/nightly/run.json --history")
+    assert "--records out/nightly/verify/records.jsonl" not in calls[3], "there is none"
+    assert len(list((tmp_path / "history").iterdir())) == 1
+
+
+def test_a_night_with_a_base_is_timed_in_turns(tmp_path):
+    calls, _ = _night(tmp_path, NIGHTLY_BASE="v1.0")
+    assert calls[2].startswith("bench diff v1.0 . --lane cuda --quads 12")
+
+
+def _night(folder, **variables):
+    (folder / "ci").mkdir()
+    (folder / "ci" / "nightly").write_text((ROOT / "ci" / "nightly").read_text())
+    station = folder / "ci" / "workstation"
+    station.write_text('#!/bin/sh\nmkdir -p out/workstation\nexit "${STATION:-0}"\n')
+    station.chmod(0o755)
+    (folder / "python").write_text(FAKE)
+    (folder / "python").chmod(0o755)
+    own = {"PYTHON": str(folder / "python"), "CALLS": str(folder / "calls"), "NIGHTLY_HISTORY": str(folder / "history")}
+    environment = {"PATH": os.environ["PATH"], **own, **variables}
+    done = subprocess.run(["bash", str(folder / "ci" / "nightly")], env=environment, capture_output=True, timeout=60)
+    return (folder / "calls").read_text().splitlines(), done
