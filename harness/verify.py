@@ -10,10 +10,12 @@ import time
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
-from harness import isolate, known_file, selection
+from harness import isolate, known_file, selection, spread
+from harness.contract import Contract, Implementation
 from harness.discover import SetupError, load
+from harness.hardware import selection as hardware
 from harness.report import jsonl, junit, markdown, table
 from harness.report.records import Record
 from harness.report.summary import Summary, Unit
@@ -40,13 +42,17 @@ def run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> bo
             seed=options.seed,
             pinned=not options.no_pinned,
             known=None if options.known is None else str(options.known.resolve()),
+            lane=options.lane,
+            emulate=options.emulate,
         )
-        for contract, implementation in selection.pairs(options.contracts, options.impl)
+        for contract, implementation in _runnable(options)
     ]
+    if options.cases is not None:
+        jobs = spread.spread(jobs, options.cases, options.jobs)
     out = None if options.out is None else _folder(options.out)
     began = time.monotonic()
     with_progress = _Progress(sys.stderr, len(jobs))
-    records = isolate.run(
+    isolate.run(
         jobs,
         children=options.jobs,
         deadline=options.timeout,
@@ -54,7 +60,7 @@ def run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> bo
         on_done=with_progress.done,
     )
     summary = Summary(
-        records=tuple(records),
+        records=tuple(spread.merged(with_progress.found[job] for job in jobs)),
         environment=environment(options.seed),
         options=tuple(argument for module in options.module for argument in ("--module", module)),
         seconds=time.monotonic() - began,
@@ -65,6 +71,23 @@ def run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> bo
             (out / name).write_text(report.render(summary))
         sys.stdout.write(f"reports: {', '.join(str(out / name) for name in REPORTS)}\n")
     return summary.good
+
+
+def _runnable(options: argparse.Namespace) -> list[tuple[Contract[Any], Implementation]]:
+    """Return the chosen pairs that the lane can run: on a device those that need no other target.
+
+    Raises SetupError where there is no device, or none that can stand in for ``--emulate``.
+    """
+    pairs = selection.pairs(options.contracts, options.impl)
+    if options.lane == "virtual":
+        if options.emulate is not None:
+            raise SetupError("--emulate: wanted --lane device with it")
+        return pairs
+    target = hardware.lane_target(options.emulate)
+    kept = [pair for pair in pairs if target.marker in (pair[1].requires.targets or (target.marker,))]
+    if not kept:
+        raise SetupError(f"--lane device: no chosen implementation is for {target.arch}")
+    return kept
 
 
 def environment(seed: int) -> dict[str, str]:
@@ -97,6 +120,8 @@ class _Progress:
         self._left = jobs
         self._terminal = stream.isatty()
         self._shown = 0.0
+        #: The records of every job that has ended.
+        self.found: dict[isolate.Job, list[Record]] = {}
 
     def update(self, progress: isolate.Progress) -> None:
         """Show the case that a child is about to run, on a terminal and not more often than an eye follows."""
@@ -110,7 +135,8 @@ class _Progress:
         self._stream.flush()
 
     def done(self, job: isolate.Job, records: list[Record]) -> None:
-        """Show how one implementation ended."""
+        """Keep ``records`` and show how one implementation ended."""
+        self.found[job] = records
         self._left -= 1
         unit = Unit(contract=job.contract, implementation=job.implementation, records=tuple(records))
         clear = "\r\x1b[K" if self._terminal else ""

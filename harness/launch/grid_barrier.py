@@ -240,9 +240,12 @@ def _words(device: torch.device, index: int, user: Hashable) -> torch.Tensor:
                     f"grid barrier on device {index}: the first launch is being captured; launch once before, because "
                     "words that a graph owns would not be cleared before its first replay"
                 )
-            table[key] = torch.zeros(_WORDS, dtype=torch.int32, device=device)
+            # tensors made in inference mode could not be cleared outside of it
+            with torch.inference_mode(False):
+                table[key] = torch.zeros(_WORDS, dtype=torch.int32, device=device)
+                if device.type == "cuda":
+                    table.setdefault(_key(index, "capture"), torch.zeros(_WORDS, dtype=torch.int32, device=device))
             if device.type == "cuda":
-                table.setdefault(_key(index, "capture"), torch.zeros(_WORDS, dtype=torch.int32, device=device))
                 # replays run on any stream
                 torch.cuda.current_stream(index).synchronize()
         return table[key]

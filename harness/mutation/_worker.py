@@ -58,6 +58,7 @@ class Worker:
     baseline: Any
     seconds: dict[int, float] = field(default_factory=dict)
     cpu: float = 0.0
+    judging: Any = None
 
     @classmethod
     def load(cls, setup: dict[str, Any]) -> Worker:
@@ -68,6 +69,7 @@ class Worker:
         discover.load(setup["modules"], folder=Path(setup["folder"]))
         from harness import selection
         from harness.lanes import VirtualLane
+        from harness.mutation import fixed
         from harness.mutation.judge import Judging, Oracles, Trusted
         from harness.mutation.plan import Order, units
 
@@ -77,16 +79,18 @@ class Worker:
             if [contract.name, implementation.name] in setup["pairs"]
         ]
         lane, oracles = VirtualLane(setup["profile"]), Oracles()
+        judging = fixed.FixedJudging if setup["fixed"] else Judging
         worker = cls(
             pairs=pairs,
-            units=units(pairs, setup["examples"], setup["seed"]),
+            units=fixed.units(pairs) if setup["fixed"] else units(pairs, setup["examples"], setup["seed"]),
+            judging=judging,
             lane=lane,
             deadline=setup["deadline"],
             silence=setup["silence"],
             trusted=Trusted(),
             oracles=oracles,
             order=Order(),
-            baseline=lambda: Judging(lane, oracles, lambda implementation: implementation),
+            baseline=lambda: judging(lane, oracles, lambda implementation: implementation),
         )
         for unit in worker.units[: setup["warm"]]:
             worker.ask_original(unit)
@@ -145,6 +149,7 @@ class Worker:
                 lane=self.lane,
                 pairs=self.pairs,
                 units=self.order.of(function, self.units),
+                judging=self.judging,
                 trusted=self.trusted,
                 oracles=self.oracles,
                 until=began + self.deadline,

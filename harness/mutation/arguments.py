@@ -25,6 +25,20 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--at-least", type=float, default=0.0, metavar="RATE", help="kill rate below which to fail")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write results here, one JSON object a line")
     parser.add_argument(
+        "--style", choices=("contract", "fixed"), default="contract",
+        help="who judges: the contracts, or the usual tests of a few shapes with a fixed tolerance",
+    )  # fmt: skip
+    parser.add_argument(
+        "--beside",
+        type=Path,
+        metavar="FILE",
+        help="also show the rates on the mutants that FILE, other results, has too",
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR",
+        help="write results.jsonl and table.txt here, and what an interrupted run goes on from",
+    )  # fmt: skip
+    parser.add_argument(
         "--merge", type=Path, nargs="+", metavar="FILE", help="run nothing, show these results together"
     )
 

@@ -56,7 +56,7 @@ def digest(target: Target, settings: Settings) -> str:
     for name in target.loaded:
         found.update(f"{name}\0".encode() + file_of(sys.modules[name]).read_bytes())
     judges = [(contract.name, implementation.name) for contract, implementation in target.pairs]
-    used = (judges, settings.profile, settings.examples, settings.seed, settings.deadline, sys.version)
+    used = (judges, settings.profile, settings.examples, settings.seed, settings.deadline, settings.fixed, sys.version)
     versions = [version(distribution) for distribution in ("torch", "triton", "numpy", "hypothesis")]
     found.update(repr((used, versions)).encode())
     return found.hexdigest()[:16]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
 from harness import selection
 from harness.discover import SetupError, load
-from harness.mutation import argued, floors, pool, results, table, targets
+from harness.mutation import argued, floors, peers, pool, results, table, targets
 from harness.mutation.cache import Cache
 from harness.mutation.generate import mutants
 from harness.mutation.operators import OPERATORS
@@ -21,6 +21,8 @@ from harness.mutation.source import Mutant
 #: Where results are kept, and where survivors are argued about, below the folder of the pytest configuration.
 CACHE = Path(".cache/mutation")
 ARGUED = Path("ci/equivalents.toml")
+#: What ``--out`` gets: results for ``--merge``, and the table with the survivors.
+RESULTS, TABLE = "results.jsonl", "table.txt"
 #: Kill rates that a whole campaign must not fall below.
 FLOORS = Path("ci/kill_rate.toml")
 
@@ -35,22 +37,31 @@ def run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> bo
         found = results.merged(results.read(path) for path in options.merge)
     else:
         load(modules, folder=folder)
-        found = list(_campaign(options, modules, folder))
+        found = _campaign(options, modules, folder)
     found = argued.explained(found, arguments)
+    text = table.render(found)
     if options.json is not None:
         results.write(options.json, found)
-    sys.stdout.write(table.render(found))
+    if options.out is not None:
+        results.write(options.out / RESULTS, found)
+        (options.out / TABLE).write_text(text)
+    sys.stdout.write(text)
+    if options.beside is not None:
+        # of what --out wrote the folder is the name
+        name = options.beside.parent.name if options.beside.name == RESULTS else options.beside.stem
+        sys.stdout.write(peers.render({options.style: found, name: results.read(options.beside)}))
     for argument in argued.stale(found, arguments):
         sys.stdout.write(f"{ARGUED}: killed, so no equivalent: {argument.before!r} -> {argument.after!r}\n")
     # part of a kernel's mutants says little about its rate
-    whole = options.merge or (options.shard == (1, 1) and options.limit is None and not options.operator)
+    complete = options.merge or (options.shard == (1, 1) and options.limit is None and not options.operator)
+    whole = complete and options.style == "contract"
     lost = floors.below(found, folder / FLOORS) if whole else []
     for kernel, rate, floor in lost:
         sys.stdout.write(f"{kernel}: kill rate {rate:.1%} is below the {floor:.1%} of {FLOORS}\n")
     return not lost and table.rate(found) >= float(options.at_least)
 
 
-def _campaign(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> Iterator[Result]:
+def _campaign(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> list[Result]:
     chosen = targets.targets(selection.pairs(options.kernels, options.impl), selection.pairs(impl=options.impl))
     settings = pool.Settings(
         modules=tuple(modules),
@@ -59,28 +70,44 @@ def _campaign(options: argparse.Namespace, modules: Sequence[str], folder: Path)
         seed=options.seed,
         deadline=options.deadline,
         jobs=options.jobs,
+        fixed=options.style == "fixed",
     )
     until = time.monotonic() + (options.budget or float("inf"))
     made = [(target, _chosen(target, options, folder)) for target in chosen]
     progress = _Progress(sys.stderr, sum(len(wanted) for _, wanted in made))
+    kept = folder / CACHE if options.out is None else _writable(options.out)
+    caches = {target.name: Cache(kept, target, settings) for target, _ in made}
+    found: dict[tuple[str, str], Result] = {}
+    fresh: list[tuple[targets.Target, list[Mutant]]] = []
     for target, wanted in made:
-        cache = Cache(folder / CACHE, target, settings)
-        found = {mutant.key: known for mutant in wanted if (known := cache.get(mutant.key)) is not None}
-        for known in found.values():
-            progress.add(known)
+        known = {mutant.key: caches[target.name].get(mutant.key) for mutant in wanted}
+        for result in known.values():
+            if result is not None:
+                found[target.name, result.key] = result
+                progress.add(result)
+        left = [mutant for mutant in wanted if known[mutant.key] is None]
+        fresh.append((target, sorted(left, key=lambda mutant: mutant.key)))
 
-        def keep(result: Result, cache: Cache = cache, found: dict[str, Result] = found) -> None:
-            found[result.key] = result
-            if result.status is not Status.SKIPPED:
-                cache.put(result)
-            progress.add(result)
+    def keep(result: Result) -> None:
+        found[result.kernel, result.key] = result
+        if result.status is not Status.SKIPPED:
+            caches[result.kernel].put(result)
+        progress.add(result)
 
-        fresh = sorted((m for m in wanted if m.key not in found), key=lambda mutant: mutant.key)
-        try:
-            pool.run(target, fresh, settings, until=until, on_result=keep)
-        except pool.WorkerError as error:
-            raise SetupError(str(error)) from error
-        yield from (found[mutant.key] for mutant in wanted)
+    try:
+        pool.run_all(fresh, settings, until=until, on_result=keep)
+    except pool.WorkerError as error:
+        raise SetupError(str(error)) from error
+    return [found[target.name, mutant.key] for target, wanted in made for mutant in wanted]
+
+
+def _writable(out: Path) -> Path:
+    """Return where results of an interrupted run are found again, below ``out``."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SetupError(f"--out {out}: {error.strerror}") from error
+    return out / "kept"
 
 
 def _chosen(target: targets.Target, options: argparse.Namespace, folder: Path) -> list[Mutant]:

@@ -60,6 +60,7 @@ class Oracles:
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str], tuple[Any, Any, Any]] = {}
+        self._plain: dict[tuple[str, str], Any] = {}
 
     def fill(self, trial: Trial) -> None:
         """Give ``trial`` its oracles."""
@@ -68,6 +69,13 @@ class Oracles:
             trial.run_oracles()
             self._kept[key] = (trial.low, trial.high, trial.magnitude)
         trial.low, trial.high, trial.magnitude = self._kept[key]
+
+    def once(self, contract: str, case: Any, compute: Callable[[], Any]) -> Any:
+        """Return what ``compute`` returned for a case the first time."""
+        key = (contract, repr(case))
+        if key not in self._plain:
+            self._plain[key] = compute()
+        return self._plain[key]
 
 
 class Judging:
@@ -144,6 +152,10 @@ class Judging:
             yield False
         if trial.contract.deterministic:
             trial.check_repeat(outputs)
+            yield False
+        interleavings = trial.implementation.interleavings
+        for seed in range(0 if interleavings is None else interleavings.seeds):
+            trial.check_interleaving(outputs, seed)
             yield False
         for relation in trial.contract.relations:
             trial.check_relation(outputs, relation)

@@ -30,7 +30,7 @@ class Settings:
     ``modules`` are loaded from ``folder``; ``examples`` cases are drawn with ``seed`` beside the pinned ones;
     after ``deadline`` seconds no other case of a mutant begins, and one case is a hang after ``silence`` seconds, or
     ten times what it takes on the original if that is more.  The first ``warm`` units run on the original before the
-    first mutant, the others when a mutant fails there.
+    first mutant, the others when a mutant fails there.  ``fixed``: shapes and tolerances judge, not the contracts.
     """
 
     modules: tuple[str, ...]
@@ -42,6 +42,11 @@ class Settings:
     silence: float = 30.0
     warm: int = 8
     jobs: int = 1
+    fixed: bool = False
+
+
+#: A worker for another target takes seconds to start: one is not worth it for fewer mutants a worker than this.
+WORTH_STARTING = 4
 
 
 def run(
@@ -52,60 +57,105 @@ def run(
     until: float,
     on_result: Callable[[Result], object],
 ) -> None:
-    """Judge ``mutants`` of ``target``; none is begun after ``until``, on the monotonic clock.
+    """Judge ``mutants`` of one ``target``; all else is as for ``run_all``."""
+    run_all([(target, mutants)], settings, until=until, on_result=on_result)
 
-    ``on_result`` is called in this process as soon as a mutant is through, SKIPPED ones at the end.  Raises
-    WorkerError where a worker does not start, or dies again on a mutant on which one has died.
+
+def run_all(
+    work: Sequence[tuple[Target, Sequence[Mutant]]],
+    settings: Settings,
+    *,
+    until: float,
+    on_result: Callable[[Result], object],
+) -> None:
+    """Judge the mutants of all targets of ``work``, ``settings.jobs`` at a time; none begins after ``until``.
+
+    ``until`` is on the monotonic clock.  A worker knows one target: where nothing is left of it, one for another target
+    takes its place.  ``on_result`` is called in this process as soon as a mutant is through, SKIPPED ones at the end.
+    Raises WorkerError where a worker does not start, or dies again on a mutant on which one has died.
     """
-    waiting = list(mutants)[::-1]
+    queues = [_Queue(target, list(mutants)[::-1]) for target, mutants in work]
     restarted: set[str] = set()
     workers: list[_Worker] = []
     with selectors.DefaultSelector() as selector:
 
-        def start() -> None:
-            workers.append(_Worker.start(target, settings))
+        def start(queue: _Queue) -> None:
+            workers.append(_Worker.start(queue, settings))
+            queue.workers += 1
             selector.register(workers[-1].pipe, selectors.EVENT_READ, workers[-1])
 
+        def stop(worker: _Worker) -> None:
+            selector.unregister(worker.pipe)
+            workers.remove(worker)
+            worker.queue.workers -= 1
+
+        def fill() -> None:
+            while len(workers) < settings.jobs and time.monotonic() < until:
+                queue = _neediest(queues)
+                if queue is None:
+                    return
+                start(queue)
+
         try:
-            for _ in range(min(settings.jobs, len(waiting)) if time.monotonic() < until else 0):
-                start()
-            while any(worker.busy for worker in workers):
+            fill()
+            while workers:
                 for key, _ in selector.select():
                     worker = key.data
                     for message in worker.read():
                         if message["kind"] == "result":
-                            on_result(_result(target, worker.mutant, message))
+                            on_result(_result(worker.queue.target, worker.mutant, message))
                         worker.mutant = None
-                        if waiting and time.monotonic() < until:
-                            worker.give(waiting.pop(), target)
+                        if worker.queue.waiting and time.monotonic() < until:
+                            worker.give(worker.queue.waiting.pop())
                         else:
-                            worker.busy = False
-                    if worker.closed:
-                        selector.unregister(worker.pipe)
-                        workers.remove(worker)
-                        waiting.append(_left_by(target, worker, restarted))
-                        start()
+                            stop(worker)
+                            worker.end()
+                            break
+                    if worker in workers and worker.closed:
+                        stop(worker)
+                        worker.queue.waiting.append(_left_by(worker, restarted))
+                fill()
         finally:
             for worker in workers:
                 worker.end()
-    for mutant in reversed(waiting):
-        on_result(_result(target, mutant, {"status": Status.SKIPPED}))
+    for queue in queues:
+        for mutant in reversed(queue.waiting):
+            on_result(_result(queue.target, mutant, {"status": Status.SKIPPED}))
+
+
+@dataclass(eq=False)
+class _Queue:
+    """What is left of a target, and how many workers it has."""
+
+    target: Target
+    waiting: list[Mutant]
+    workers: int = 0
+
+
+def _neediest(queues: Sequence[_Queue]) -> _Queue | None:
+    """Return the queue with the most left for each worker that it would have, None if no other worker is worth it."""
+    needy = [queue for queue in queues if queue.waiting]
+    best = max(needy, key=lambda queue: len(queue.waiting) / (queue.workers + 1), default=None)
+    if best is None or (best.workers and len(best.waiting) < WORTH_STARTING * best.workers):
+        return None
+    return best
 
 
 @dataclass(kw_only=True)
 class _Worker:
     """One process, and the mutant it works on."""
 
+    queue: _Queue
     process: subprocess.Popen[bytes]
     pipe: int
     output: IO[bytes]
     mutant: Mutant | None = None
-    busy: bool = True
     closed: bool = False
     pending: bytes = field(default=b"", repr=False)
 
     @classmethod
-    def start(cls, target: Target, settings: Settings) -> _Worker:
+    def start(cls, queue: _Queue, settings: Settings) -> _Worker:
+        target = queue.target
         reading, writing = os.pipe()
         output = tempfile.TemporaryFile()  # noqa: SIM115 - the worker owns it, and end() closes it
         path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
@@ -120,7 +170,7 @@ class _Worker:
             start_new_session=True,
         )
         os.close(writing)
-        worker = cls(process=process, pipe=reading, output=output)
+        worker = cls(queue=queue, process=process, pipe=reading, output=output)
         worker._send(
             {
                 "modules": settings.modules,
@@ -131,13 +181,14 @@ class _Worker:
                 "deadline": settings.deadline,
                 "silence": settings.silence,
                 "warm": settings.warm,
+                "fixed": settings.fixed,
                 "contracts": list(dict.fromkeys(contract.name for contract, _ in target.pairs)),
                 "pairs": [(contract.name, implementation.name) for contract, implementation in target.pairs],
             }
         )
         return worker
 
-    def give(self, mutant: Mutant, target: Target) -> None:
+    def give(self, mutant: Mutant) -> None:
         """Hand over the next mutant."""
         self.mutant = mutant
         self._send(
@@ -147,7 +198,7 @@ class _Worker:
                 "function": mutant.function,
                 "device": mutant.device,
                 "source": mutant.source,
-                "modules": target.loaded,
+                "modules": self.queue.target.loaded,
             }
         )
 
@@ -179,7 +230,7 @@ class _Worker:
         self.process.stdin.flush()
 
 
-def _left_by(target: Target, worker: _Worker, restarted: set[str]) -> Mutant:
+def _left_by(worker: _Worker, restarted: set[str]) -> Mutant:
     """Return the mutant that a worker ended on, for another try.
 
     A mutant runs in a fork, so no mutant can end a worker: raises WorkerError if it ends before the first or twice on
@@ -188,7 +239,8 @@ def _left_by(target: Target, worker: _Worker, restarted: set[str]) -> Mutant:
     words, mutant = worker.last_words(), worker.mutant
     worker.end()
     if mutant is None or mutant.key in restarted:
-        raise WorkerError(f"{target.name}: the worker ended {f'twice on {mutant}' if mutant else 'early'}:\n{words}")
+        name = worker.queue.target.name
+        raise WorkerError(f"{name}: the worker ended {f'twice on {mutant}' if mutant else 'early'}:\n{words}")
     restarted.add(mutant.key)
     return mutant
 

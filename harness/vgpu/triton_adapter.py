@@ -1,4 +1,4 @@
-"""The only module that knows Triton's private interfaces; Triton 3.7, 3.8 and 3.9."""
+"""The only module that knows Triton's private interfaces; Triton 3.6 to 3.9."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from harness.vgpu.builder import Builder
 from harness.vgpu.elements import SCALARS, Element, Pointer
 from harness.vgpu.triton_names import ANNOTATIONS, BYTES, DTYPES
 
-SUPPORTED = ((3, 7), (3, 8), (3, 9))
+SUPPORTED = ((3, 6), (3, 7), (3, 8), (3, 9))
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Adapter:
         found = re.match(r"(\d+)\.(\d+)", triton.__version__)
         version = (int(found[1]), int(found[2])) if found else (0, 0)
         if version not in SUPPORTED:
-            raise RuntimeError(f"the virtual GPU needs Triton 3.7\u20133.9, found {triton.__version__}")
+            raise RuntimeError(f"the virtual GPU needs Triton 3.6\u20133.9, found {triton.__version__}")
         self.version = version
         self.library = str(Path(str(triton.__file__)).parent)
         self.tl = importlib.import_module("triton.language")

@@ -270,4 +270,32 @@ FAULTS = (
         "(-self._kills[u.number], u.number)",
         "units_that_killed_in_the_same_function_come_first",
     ),
+    EngineFault(
+        "programs run in step only",
+        "judge.py",
+        "trial.check_interleaving(outputs, seed)",
+        "assert seed >= 0",
+        "programs_in_other_orders_judge_too",
+    ),
+    EngineFault(
+        "workers gather where there are most already",
+        "pool.py",
+        "len(queue.waiting) / (queue.workers + 1)",
+        "len(queue.waiting)",
+        "a_free_worker_goes_where_most_is_left",
+    ),
+    EngineFault(
+        "a worker for every mutant",
+        "pool.py",
+        "if best is None or (best.workers and len(best.waiting) < WORTH_STARTING * best.workers):",
+        "if best is None:",
+        "a_free_worker_goes_where_most_is_left",
+    ),
+    EngineFault(
+        "mutants of one judge alone are compared",
+        "peers.py",
+        "all(place in results and results[place].status.counted for results in found.values())",
+        "all(place in results for results in found.values())",
+        "judges_are_compared_on_what_counts_for_all",
+    ),
 )

@@ -9,9 +9,11 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from harness import registry
-from harness.contract import Implementation
+from harness.contract import Implementation, Interleavings
 from harness.discover import SetupError
+from harness.lanes import VirtualLane
 from harness.outcome import CaseResult, Violation
+from tests.unit import test_interleavings
 
 CHECKS = {}
 
@@ -332,3 +334,34 @@ def units_that_killed_in_the_same_function_come_first(api):
     order.killed("g", made[2])
     assert [unit.number for unit in order.of("f", made)] == [3, 2, 0, 1]
     assert [unit.number for unit in order.of("g", made)] == [2, 3, 0, 1]
+
+
+@check
+def programs_in_other_orders_judge_too(api):
+    subject, _ = test_interleavings.implementation(Interleavings(seeds=1))
+    judging = api.judge.Judging(VirtualLane(), api.judge.Oracles(), lambda implementation: implementation)
+    result = judging.result(test_interleavings.CONTRACT, subject, test_interleavings.Case(3))
+    assert "interleaving" in result.checks_run
+
+
+@check
+def a_free_worker_goes_where_most_is_left(api):
+    few, many, done = (api.pool._Queue(None, list(range(left)), workers) for left, workers in ((3, 0), (40, 4), (0, 0)))
+    assert api.pool._neediest([few, many, done]) is many
+    many.workers = 16
+    assert api.pool._neediest([many, few, done]) is few
+    few.workers = 1
+    assert api.pool._neediest([many, few, done]) is None, "a worker takes seconds to start"
+
+
+@check
+def judges_are_compared_on_what_counts_for_all(api):
+    judged = {
+        "contract": {"a": "KILLED", "b": "KILLED", "c": "EQUIVALENT", "d": "SURVIVED"},
+        "fixed": {"a": "KILLED", "b": "SURVIVED", "c": "SURVIVED"},
+    }
+    found = {who: [result(api, key, status=status) for key, status in of.items()] for who, of in judged.items()}
+    lines = [line.split() for line in api.peers.render(found).splitlines()]
+    assert lines == [
+        ["kernel", "mutants", "contract", "fixed"], ["merge", "2", "100.0%", "50.0%"], ["all", "2", "100.0%", "50.0%"]
+    ]  # fmt: skip

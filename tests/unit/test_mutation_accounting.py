@@ -14,7 +14,9 @@ from harness.mutation import (
     install,
     ir,
     judge,
+    peers,
     plan,
+    pool,
     results,
     source,
     table,
@@ -25,7 +27,8 @@ from tests.unit.mutation_checks import CHECKS
 class Api:
     argued, command, dead_lanes, floors = argued, command, dead_lanes, floors
     generate, install, ir, judge = generate, install, ir, judge
-    plan, results, source, table = plan, results, source, table
+    peers, plan, pool = peers, plan, pool
+    results, source, table = results, source, table
     worker = _worker
 
 

@@ -209,11 +209,11 @@ def test_threads_have_virtual_gpus_of_their_own():
 
 
 def test_an_unsupported_triton_is_named_when_the_context_is_entered(monkeypatch):
-    monkeypatch.setattr(triton, "__version__", "3.6.0")
+    monkeypatch.setattr(triton, "__version__", "3.5.0")
     triton_adapter.adapter.cache_clear()
     gpu = VirtualGPU()
     try:
-        with pytest.raises(RuntimeError, match=r"the virtual GPU needs Triton 3\.7.3\.9, found 3\.6\.0"), gpu:
+        with pytest.raises(RuntimeError, match=r"the virtual GPU needs Triton 3\.6.3\.9, found 3\.5\.0"), gpu:
             pass
     finally:
         triton_adapter.adapter.cache_clear()

@@ -1,0 +1,62 @@
+"""The usual tests of fixed shapes, as a judge: every operation has some, they are legal cases, and originals pass."""
+
+import pytest
+
+from harness import cases, cli, registry
+from harness.lanes import VirtualLane
+from harness.mutation import command, fixed, results
+from harness.mutation.judge import Oracles
+from tests.unit.contract_cases import contract
+
+NAMES = ("ep_dispatch_combine", "merge_attn_states", "mega_moe", "moe_scatter", "mxfp4_moe", "paged_mqa_logits",
+         "sparse_mla_decode")  # fmt: skip
+
+
+def test_every_shipped_contract_has_shapes_and_a_tolerance():
+    registry.load(installed=False)
+    assert set(NAMES) == set(fixed.SHAPES) == set(fixed.TOLERANCES) == {one.name for one in registry.contracts()}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_original_passes(name):
+    registry.load(("kernels",), installed=False)
+    of = contract(name)
+    judging = fixed.FixedJudging(VirtualLane(), Oracles(), lambda implementation: implementation)
+    for text in fixed.SHAPES[name]:
+        result = judging.result(of, registry.implementations(name)[0], cases.parse(of, text))
+        assert not result.violations
+        assert fixed.CHECK in result.checks_run
+
+
+def test_a_wrong_result_and_an_exception_are_found():
+    of = contract("merge_attn_states")
+    sound = registry.implementations("merge_attn_states")[0]
+    case = cases.parse(of, fixed.SHAPES[of.name][0])
+
+    class Wrong:
+        def __init__(self, launch):
+            self.launch = launch
+
+    def doubled(**inputs):
+        out, lse = sound.launch(**inputs)
+        return out * 2, lse
+
+    def failing(**inputs):
+        raise ZeroDivisionError
+
+    judging = fixed.FixedJudging(VirtualLane(), Oracles(), lambda implementation: implementation)
+    assert [v.check for v in judging.result(of, Wrong(doubled), case).violations] == [fixed.CHECK]
+    assert [v.check for v in judging.result(of, Wrong(failing), case).violations] == ["raises"]
+
+
+def test_out_has_results_and_the_table(tmp_path, capsys):
+    assert cli.main(["mutate", "merge_attn_states", "--limit", "0", "--out", str(tmp_path / "out")]) == 0
+    assert results.read(tmp_path / "out" / command.RESULTS) == []
+    assert (tmp_path / "out" / command.TABLE).read_text() == capsys.readouterr().out
+
+
+def test_other_results_are_shown_beside(tmp_path, capsys):
+    results.write(tmp_path / "fixed.jsonl", [])
+    arguments = ["mutate", "merge_attn_states", "--limit", "0", "--beside", str(tmp_path / "fixed.jsonl")]
+    assert cli.main(arguments) == 0
+    assert "contract  fixed" in capsys.readouterr().out
