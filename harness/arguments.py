@@ -71,7 +71,7 @@ class Snapshot:
             if tensor.numel() * tensor.element_size() <= VIEW_BYTES:
                 views[path] = tensor, bits(tensor).clone()
             if tensor.untyped_storage().nbytes() <= WHOLE_STORAGE_BYTES:
-                whole = _storage_bytes(tensor)
+                whole = whole_storage(tensor)
                 storages[path] = whole, whole.clone()
         return cls(views, storages)
 
@@ -90,7 +90,8 @@ class Snapshot:
         return messages
 
 
-def _storage_bytes(tensor: torch.Tensor) -> torch.Tensor:
+def whole_storage(tensor: torch.Tensor) -> torch.Tensor:
+    """Return every byte of the storage of ``tensor``, uint8, between and outside its elements too; not a copy."""
     storage = tensor.untyped_storage()
     whole = torch.empty(0, dtype=torch.uint8, device=tensor.device)
     return whole.set_(storage, 0, (storage.nbytes(),), (1,))

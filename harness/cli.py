@@ -8,9 +8,12 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from harness.bench import arguments as benching
 from harness.compiling import arguments as compiling
 from harness.discover import SetupError, adapters, configured, load, search_path_kept
+from harness.memcheck import arguments as memchecking
 from harness.mutation import arguments as mutating
+from harness.receipts import arguments as receipts
 from harness.sanitize import arguments as sanitizing
 
 PASSED, FAULTY, UNUSABLE = 0, 1, 2
@@ -108,6 +111,27 @@ def _targets(options: argparse.Namespace) -> int:
     return PASSED if command.run(options, names, folder) else FAULTY
 
 
+def _memcheck(options: argparse.Namespace) -> int:
+    from harness.memcheck import command
+
+    names, folder = _modules(options)
+    return PASSED if command.run(options, names, folder) else FAULTY
+
+
+def _receipt(options: argparse.Namespace) -> int:
+    from harness.receipts import command
+
+    return PASSED if command.run(options) else FAULTY
+
+
+def _bench(options: argparse.Namespace) -> int:
+    from harness.bench import command
+
+    timed = options.action in ("run", "diff")
+    names, folder = _modules(options) if timed else ([], Path.cwd())
+    return command.main(options, names, folder)
+
+
 def _positive(text: str) -> int:
     number = int(text)
     if number < 1:
@@ -129,11 +153,26 @@ def _parser() -> argparse.ArgumentParser:
 
     verify = commands.add_parser("verify", parents=[registering], epilog=EPILOG, help="search for faults and report")
     verify.add_argument("contracts", nargs="*", metavar="CONTRACT", help="default: all")
-    verify.add_argument("--examples", type=_positive, default=50, help="cases a pass (default: %(default)s)")
+    amount = verify.add_mutually_exclusive_group()
+    # text, because argparse does not take a number that is the default for one that was given
+    amount.add_argument("--examples", type=_positive, default="50", help="cases a pass (default: %(default)s)")
+    amount.add_argument(
+        "--cases", type=_positive, metavar="N",
+        help="draw N cases of each contract, spread over its implementations and as many children as --jobs says",
+    )  # fmt: skip
     verify.add_argument("--seed", type=int, default=0, help="decides which cases are drawn (default: %(default)s)")
     verify.add_argument("--no-pinned", action="store_true", help="leave the contracts' pinned cases out")
     verify.add_argument("--known", type=Path, metavar="FILE", help="TOML file of known failures")
     verify.add_argument("--out", type=Path, metavar="DIR", help="write report.md, records.jsonl and junit.xml here")
+    verify.add_argument(
+        "--lane",
+        choices=("virtual", "device"),
+        default="virtual",
+        help="run on the virtual GPU or on the one that is here (default: %(default)s)",
+    )
+    verify.add_argument(
+        "--emulate", metavar="TARGET", help="with --lane device: let it stand in for this target, such as sm120"
+    )
     verify.add_argument("--jobs", type=_positive, default=1, help="child processes at a time (default: %(default)s)")
     verify.add_argument(
         "--timeout", type=float, default=600.0, metavar="SECONDS", help="for one implementation (default: %(default)s)"
@@ -165,6 +204,20 @@ def _parser() -> argparse.ArgumentParser:
     )
     compiling.declare(targets)
     targets.set_defaults(command=_targets)
+
+    memcheck = commands.add_parser(
+        "memcheck", parents=[registering], epilog=EPILOG, help="run every kernel on a GPU under compute-sanitizer"
+    )
+    memchecking.declare(memcheck)
+    memcheck.set_defaults(command=_memcheck)
+
+    receipt = commands.add_parser("receipt", help="whether a run on a device verified the sources here")
+    receipts.declare(receipt)
+    receipt.set_defaults(command=_receipt)
+
+    bench = commands.add_parser("bench", help="time every kernel, and compare, keep and show the times")
+    benching.declare(bench, registering)
+    bench.set_defaults(command=_bench)
 
     new = commands.add_parser("new", help="write a small kernel that passes, to be edited")
     new.add_argument("name", metavar="NAME")

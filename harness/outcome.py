@@ -34,13 +34,15 @@ class CaseResult:
     """Everything found on one case.
 
     ``configs`` is the number of autotune configurations there are; ``checks_run`` the ids of the checks that came to
-    a verdict; ``untrusted`` the operations that are outside what the lane is proven to model.
+    a verdict; ``untrusted`` the operations that are outside what the lane is proven to model.  ``no_room`` says why the
+    case did not run at all, where the lane has no room for it.
     """
 
     violations: list[Violation] = field(default_factory=list)
     configs: int = 1
     checks_run: set[str] = field(default_factory=set)
     untrusted: set[str] = field(default_factory=set)
+    no_room: str = ""
 
     def of(self, check: str) -> list[Violation]:
         """Return the violations of one check."""

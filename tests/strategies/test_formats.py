@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 import torch
 
-from harness.strategies import FORMATS, codes, derived_seed, float_kinds, float_tensor, sample_codes, value_kinds
+from harness.strategies import (
+    FORMATS,
+    codes,
+    derived_seed,
+    float_kinds,
+    float_tensor,
+    formats,
+    sample_codes,
+    value_kinds,
+)
 
 ML_DTYPES = {
     "e4m3": ml_dtypes.float8_e4m3fn,
@@ -194,3 +203,17 @@ def test_empty_shapes_are_legal(kind):
 def test_impossible_arguments_are_refused_by_name(call, named):
     with pytest.raises(ValueError, match=f"^{named}: wanted"):
         call()
+
+
+def test_large_tensors_repeat_what_was_drawn(monkeypatch):
+    monkeypatch.setattr(formats, "MOST_DRAWN", 13)
+    for drawn in (
+        sample_codes("e4m3", (5, 8), seed=1).flatten(),
+        sample_codes("e2m1", (5, 8), seed=1).flatten(),
+        float_tensor((5, 8), torch.bfloat16, seed=1).flatten(),
+    ):
+        assert torch.equal(drawn[:27], drawn[13:])
+        assert len(set(drawn[:13].tolist())) > 3
+    rows = float_tensor((2, 20), torch.float32, seed=1, kind="mixed_rows")
+    loud, quiet = sorted(rows.abs().amax(dim=1).tolist(), reverse=True)
+    assert loud > 2**17 * quiet

@@ -77,6 +77,9 @@ FAULTS = (
     ),
     _scatter("nibbles swapped", "_fp4", "return low, high", "return high, low", "oracle:out", "persistent-scatter"),
     _scatter("NaN of e4m3 read as 480", DEVICE, "magnitude == 0x7F,", "magnitude == 0x80,", "oracle:out"),
+    _scatter(
+        "NaN scale read as infinity", "_fp4", "exponent == 255, 0x7FC0,", "exponent == 255, 0x7F80,", "oracle:out"
+    ),
     _scatter("sign of e4m3 lost", DEVICE, "((bits & 0x80) << 8) | ", "", "oracle:out", "persistent-store"),
     _scatter(
         "invalid id not zeroed",

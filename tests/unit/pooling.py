@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -126,6 +127,7 @@ class PlainLane:
     """Runs a launch as it is, with what a virtual GPU would report given beforehand."""
 
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    oracle_device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     launches: int = 0
     configs: int = 1
     kernels: int = 0
@@ -133,6 +135,9 @@ class PlainLane:
     untrusted: frozenset[str] = frozenset()
     current_config: int = 0
     current_fill: Pattern = QUIET
+
+    def room(self, contract: Contract[Any], case: Any) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def run(self, launch: Callable[..., Any], inputs: Inputs, *, config: int = 0, fill: Pattern = QUIET) -> Execution:
         self.launches += 1

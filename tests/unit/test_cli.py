@@ -59,7 +59,16 @@ def test_what_cannot_run_is_one_line_and_status_2(run, arguments, line):
     assert error.count("\n") == 1
 
 
-@pytest.mark.parametrize("arguments", [[], ["verfiy"], ["verify", "--examples", "0"], ["verify", "--jobs", "x"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["verfiy"],
+        ["verify", "--examples", "0"],
+        ["verify", "--jobs", "x"],
+        ["verify", "--examples", "50", "--cases", "9"],
+    ],
+)
 def test_usage_errors_have_status_2(run, arguments):
     with pytest.raises(SystemExit) as caught:
         run(*arguments)

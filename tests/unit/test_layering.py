@@ -21,6 +21,7 @@ FORBIDDEN = {
     "harness/vgpu": {"harness.contract", "harness.contracts", "harness.registry", "harness.run", "reference"},
     "harness/suites": {"harness.contracts", "reference"},
     "harness/device": {"torch", "triton"},
+    "harness/hardware": {"harness.vgpu", "harness.contracts", "harness.suites", "reference"},
     "harness": {"kernels", "tests"},
     "reference": {"kernels", "harness", "tests", "triton"},
 }

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from harness.known import Known
+from harness.lanes import Busy, NoRoom
 from harness.report.records import Record, Verdict
 from harness.search import search
 from tests.unit.pooling import CASE, CONTRACT, REJECTING, RIGHT, Case, PlainLane, implementation, pooled
@@ -169,6 +170,53 @@ def test_deadline_ends_a_search_and_says_so():
     report = hunt(RIGHT, deadline=0.0)
     assert report.checks["search"].verdict is Verdict.TIMEOUT
     assert report.cases == 0
+
+
+class CrampedLane(PlainLane):
+    """Has room for cases of so many rows, and raises ``once`` for the third case only."""
+
+    most_rows, once, asked = 12, None, 0
+
+    def room(self, contract, case):
+        self.asked += 1
+        if self.once is not None and self.asked == 3:
+            raise self.once
+        if len(case.rows) > self.most_rows:
+            raise NoRoom(f"needs {len(case.rows)} rows")
+        return super().room(contract, case)
+
+
+def cramped(**attributes):
+    lane = CrampedLane()
+    vars(lane).update(attributes)
+    return lane
+
+
+def test_search_without_room_for_any_case_is_untrusted_and_says_why():
+    report = hunt(RIGHT, REJECTING, lane=cramped(most_rows=0))
+    assert report.cases == 0
+    assert (report.checks["search"].verdict, report.checks["search"].examples) == (Verdict.UNTRUSTED, 0)
+    assert report.checks["search"].note.startswith("no case ran; no room for cases: needs ")
+
+
+def test_cases_without_room_do_not_count_as_run():
+    lane = cramped(most_rows=2)
+    report = hunt(RIGHT, lane=lane, examples=30)
+    assert 0 < report.cases == report.checks["oracle:out"].examples < lane.asked
+    assert report.checks["search"].verdict is Verdict.PASS
+    assert "no room for cases: needs " in report.checks["search"].note
+
+
+def test_cases_without_room_make_no_known_failure_stale():
+    subject = implementation(pooled, known=(replace(SINK, match=lambda case: len(case.rows) > 2),))
+    report = hunt(subject, lane=cramped(most_rows=2), examples=30)
+    assert Verdict.STALE not in {stat.verdict for stat in report.checks.values()}
+
+
+@pytest.mark.parametrize("error", [Busy("others hold it"), MemoryError("full")])
+def test_what_keeps_a_case_from_running_once_is_not_forgotten(error):
+    with pytest.raises(type(error), match=str(error)):
+        hunt(RIGHT, lane=cramped(once=error))
 
 
 def test_state_kept_between_launches_is_still_a_fault():
