@@ -29,6 +29,9 @@ _NOT_OURS: dict[str, Any] = {
 #: Plugins that are not for a worker: what a test prints may be shown, what pytest would say about the session may not;
 #: the others keep for the next run what became of the tests of this one, which only the parent knows.
 _NOT_HERE = ("terminalreporter", "lfplugin", "nfplugin", "stepwiseplugin")
+#: Where this package is installed pytest finds its plugin, which this module has imported already, and warns that no
+#: assertion in it will be explained: an error in a project that makes errors of warnings.
+_QUIET = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
 
 
 class WorkerPlugin:
@@ -144,7 +147,7 @@ def main(reading: int, writing: int) -> int:
     with open(reading, "rb") as asked:
         arguments = json.loads(asked.readline())["arguments"]
         plugin = WorkerPlugin(asked, writing)
-        return int(pytest.main(arguments, plugins=[plugin]))
+        return int(pytest.main([*arguments, *_QUIET], plugins=[plugin]))
 
 
 if __name__ == "__main__":

@@ -29,10 +29,10 @@ def is_isolated(item: pytest.Item) -> bool:
         return False
     if config.getoption("usepdb", False) or config.getoption("trace", False):
         return False
-    if item.get_closest_marker(MARKER) is not None:
-        return True
-    wants_hardware = any(marker.name in MARKERS for marker in item.iter_markers())
-    return wants_hardware and selection.reason_to_skip(item) is None
+    if selection.reason_to_skip(item) is not None:
+        # skipped, which needs no worker
+        return False
+    return item.get_closest_marker(MARKER) is not None or any(marker.name in MARKERS for marker in item.iter_markers())
 
 
 def protocol(item: pytest.Item) -> bool | None:
