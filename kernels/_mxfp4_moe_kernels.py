@@ -15,6 +15,16 @@ _GROUP = tl.constexpr(GROUP)
 
 
 @triton.jit
+def swiglu(gate, up, clamp_limit, HAS_CLAMP: tl.constexpr):
+    """silu(gate) * up, float32; with HAS_CLAMP gate is at most ``clamp_limit`` and up within plus and minus it."""
+    if HAS_CLAMP:
+        # Comparisons that are false for NaN: it passes.
+        gate = tl.where(gate > clamp_limit, clamp_limit, gate)
+        up = tl.where(up > clamp_limit, clamp_limit, tl.where(up < -clamp_limit, -clamp_limit, up))
+    return gate / (1.0 + tl.exp(-gate)) * up
+
+
+@triton.jit
 def _round_to_tf32(x):
     # Nearest even on the 10 explicit mantissa bits that a tf32 operand keeps; the hardware would truncate.
     bits = x.to(tl.uint32, bitcast=True)
@@ -67,11 +77,7 @@ def gate_up_tile(
         gate_scales += BLOCK_K // _GROUP
         up_scales += BLOCK_K // _GROUP
 
-    if HAS_CLAMP:
-        # Comparisons that are false for NaN: it passes.
-        gate = tl.where(gate > clamp_limit, clamp_limit, gate)
-        up = tl.where(up > clamp_limit, clamp_limit, tl.where(up < -clamp_limit, -clamp_limit, up))
-    act = gate / (1.0 + tl.exp(-gate)) * up
+    act = swiglu(gate, up, clamp_limit, HAS_CLAMP)
     if PRECISION == "tf32":
         act = _round_to_tf32(act)
     act_ptrs = act_ptr + slots.to(tl.int64)[None, :] * INTER + row[:, None]

@@ -8,6 +8,7 @@ import triton
 import triton.language as tl
 
 from kernels._fp4 import GROUP
+from kernels._mxfp4_moe_kernels import swiglu
 from kernels._mxfp4_words import LARGEST_FAST_SCALE, stored_position, to_stored_order, weights_of
 
 _GROUP = tl.constexpr(GROUP)
@@ -190,11 +191,7 @@ def gate_up_tile(
         K, 2 * BLOCK_N, BLOCK_T, BLOCK_K, QUADS, PAIRS, True, PTX,
     )  # fmt: skip
     gate, up = tl.split(tl.permute(tl.reshape(acc, (2, BLOCK_N, BLOCK_T)), (1, 2, 0)))
-    if HAS_CLAMP:
-        # Comparisons that are false for NaN: it passes.
-        gate = tl.where(gate > clamp_limit, clamp_limit, gate)
-        up = tl.where(up > clamp_limit, clamp_limit, tl.where(up < -clamp_limit, -clamp_limit, up))
-    act = gate / (1.0 + tl.exp(-gate)) * up
+    act = swiglu(gate, up, clamp_limit, HAS_CLAMP)
     place = stored_position(row_block * BLOCK_N + tl.arange(0, BLOCK_N), ACT_QUADS, PAIRS)
     act_ptrs = act_ptr + slots.to(tl.int64)[None, :] * INTER + place[:, None]
     tl.store(act_ptrs, act.to(act_ptr.dtype.element_ty), mask=live[None, :])

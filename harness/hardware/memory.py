@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from harness.arguments import VIEW_BYTES, tensors
+from harness.arguments import VIEW_BYTES, tensors, whole_storage
 from harness.contract import Inputs
 from harness.poison import Pattern, Poison
 
@@ -40,16 +40,10 @@ class Filled(TorchDispatchMode):  # type: ignore[no-untyped-call]
         made = func(*args, **(kwargs or {}))
         if func._schema.name in _NEW and made.device.type == self._device.type and made.numel():
             if isinstance(self._pattern, int):
-                _bytes(made).fill_(self._pattern)
+                whole_storage(made).fill_(self._pattern)
             else:
                 Poison(self._pattern).fill_(made, "new memory")
         return made
-
-
-def _bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the whole storage of ``tensor`` as uint8."""
-    storage = tensor.untyped_storage()
-    return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage, 0, (storage.nbytes(),), (1,))
 
 
 def digests(inputs: Inputs) -> dict[str, int]:
@@ -58,7 +52,7 @@ def digests(inputs: Inputs) -> dict[str, int]:
     Each 8 bytes count with an odd weight of their own, modulo 2^64: one change is always seen.
     """
     return {
-        path: _digest(_bytes(tensor))
+        path: _digest(whole_storage(tensor))
         for path, tensor in tensors(inputs).items()
         if tensor.numel() * tensor.element_size() > VIEW_BYTES
     }

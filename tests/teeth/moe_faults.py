@@ -50,17 +50,17 @@ FAULTS = (
         "oracle:out",
     ),
     _moe(
-        "gate and up swapped", TILES, "gate / (1.0 + tl.exp(-gate)) * up", "up / (1.0 + tl.exp(-up)) * gate",
+        "gate and up swapped", BYTES, "gate / (1.0 + tl.exp(-gate)) * up", "up / (1.0 + tl.exp(-up)) * gate",
         "oracle:out",
     ),
     _moe(
-        "gate not clamped", TILES, "gate = tl.where(gate > clamp_limit, clamp_limit, gate)", "gate = gate",
+        "gate not clamped", BYTES, "gate = tl.where(gate > clamp_limit, clamp_limit, gate)", "gate = gate",
         "oracle:out",
     ),
-    _moe("up clamped from above only", TILES, "tl.where(up < -clamp_limit, -clamp_limit, up))", "up)", "oracle:out"),
+    _moe("up clamped from above only", BYTES, "tl.where(up < -clamp_limit, -clamp_limit, up))", "up)", "oracle:out"),
     _moe(
         "clamp swallows NaN",
-        TILES,
+        BYTES,
         "gate = tl.where(gate > clamp_limit, clamp_limit, gate)",
         "gate = tl.minimum(gate, clamp_limit)",
         "oracle:out",

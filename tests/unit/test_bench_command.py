@@ -1,5 +1,7 @@
 """``python -m harness bench`` on stored runs, and what a night does with it."""
 
+import json
+import lzma
 import os
 import subprocess
 from pathlib import Path
@@ -93,8 +95,18 @@ def test_what_cannot_be_compared_is_one_line_and_2(nights, capsys):
         assert len(error.splitlines()) == 1
 
 
-@pytest.mark.parametrize("file", sorted((ROOT / "ci" / "baselines").glob("[!t]*.json")), ids=lambda file: file.stem)
-def test_an_accepted_baseline_is_of_the_device_it_is_named_for(file, tmp_path):
+@pytest.fixture(params=["recorded", *sorted((ROOT / "ci" / "baselines").glob("[!t]*.json"))], ids=str)
+def baseline(request, tmp_path):
+    """An accepted baseline, or, always, what one would be: a recorded run under the name that ``accept`` gives it."""
+    if request.param != "recorded":
+        return request.param
+    file = tmp_path / "nvidia-h200.json"
+    store.write(file, json.loads(lzma.decompress((ROOT / "tests/unit/recordings/bench_run_h200.json.xz").read_bytes())))
+    return file
+
+
+def test_an_accepted_baseline_is_of_the_device_it_is_named_for(baseline, tmp_path):
+    file = baseline
     accepted = store.read(file)
     assert accept.path_in(file.parent, str(accepted.device["name"])) == file
     assert {key[0] for key in accepted.entries} <= {path.stem for path in (ROOT / "kernels").glob("[!_]*.py")}
