@@ -81,6 +81,7 @@ def judge(
     ]
     notes = _notes(stream, noise, known)
     wrong = _wrong(stream, ended, read=len(about))
+    idle = stream.done and not ended and not stream.cases and not stream.raised and bool(stream.left_out)
     if faults:
         verdict = Verdict.FAIL
     elif wrong:
@@ -91,8 +92,8 @@ def judge(
         verdict=verdict,
         cases=len(stream.cases),
         left_out=len(stream.left_out),
-        idle=stream.done and not ended and not stream.cases and not stream.raised and bool(stream.left_out),
-        note="; ".join([*wrong, *notes]),
+        idle=idle,
+        note=_reasons(stream) if idle else "; ".join([*wrong, *notes]),
         findings=tuple(findings),
         faults=tuple(faults),
     )
@@ -128,9 +129,12 @@ def _notes(stream: Stream, noise: Sequence[Report], known: Sequence[Report]) -> 
     if stream.unprinted:
         notes.append(f"{stream.unprinted} more reports were not printed")
     if stream.left_out:
-        reasons = ", ".join(dict.fromkeys(reason for _, reason in stream.left_out))
-        notes.append(f"{len(stream.left_out)} cases left out: {reasons}")
+        notes.append(f"{len(stream.left_out)} cases left out: {_reasons(stream)}")
     return notes
+
+
+def _reasons(stream: Stream) -> str:
+    return ", ".join(dict.fromkeys(reason for _, reason in stream.left_out))
 
 
 def _wrong(stream: Stream, ended: str, *, read: int) -> list[str]:

@@ -9,7 +9,8 @@ from typing import Any
 
 #: Begins each line of the watched process that is a message: a JSON object with a ``kind``.
 MARK = "harness-memcheck "
-_TOOL = "========="
+# nine and a blank: Triton frames what ptxas refused with a line of more
+_TOOL = re.compile(r"={9}(?!=)")
 # "at NAME+0x1d0 in FILE:12"; C++ names hold spaces and commas, and even a plus
 _PLACE = re.compile(r"\bat (?P<kernel>\S.*?)\+0x[0-9a-f]+(?: in (?P<file>\S+):(?P<line>\d+))?(?=\s|$)")
 _ADDRESS = re.compile(r"^(?:Access to|Access at|Address) (0x[0-9a-f]+)")
@@ -68,11 +69,11 @@ def parse(text: str) -> Stream:
         if line.startswith(MARK):
             close()
             case = _take(stream, json.loads(line[len(MARK) :]), case)
-        elif not line.startswith(_TOOL):
+        elif not _TOOL.match(line):
             if line.strip():
                 stream.other.append(line)
         else:
-            said = line[len(_TOOL) :]
+            said = line[9:]
             # the lines of a report are indented below its first
             if said.startswith("  ") and block:
                 block.append(said.strip())

@@ -12,7 +12,7 @@ from pathlib import Path
 #: What a run on a device depends on here; in another project, what its ini option ``receipt_sources`` names.  All of
 #: ``tests``, recordings too: the tests of a device share programs, planted faults and expectations with the others.
 DEFAULT = ("kernels", "reference", "harness", "tests", "conftest.py", "pyproject.toml")
-#: Made from sources, on the machine that runs them.
+#: Made from sources, on the machine that runs them; so is what is hidden, the caches of linters and editors.
 _MADE = ("__pycache__", ".pyc", ".pyo")
 #: Hexadecimal digits of SHA-256 that are kept for a file: 128 bits, against accidents.
 _DIGITS = 32
@@ -74,7 +74,7 @@ def differences(recorded: Mapping[str, str], here: Mapping[str, str]) -> list[st
 
 
 def _is_made(path: str) -> bool:
-    return any(part.endswith(_MADE) for part in path.split("/"))
+    return any(part.endswith(_MADE) or part.startswith(".") for part in path.split("/"))
 
 
 def _digest(content: bytes) -> str:

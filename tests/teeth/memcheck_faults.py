@@ -29,6 +29,7 @@ FAULTS = (
         "title.split()",
         "each_tools_report_is_read",
     ),
+    fault("any ruler is the tool's", "stream", "={9}(?!=)", "={9}", "a_ruler_of_equals_signs_is_not_the_tools"),
     fault("older tools' words for an address", "stream", "Access to|", "", "an_address_is_read"),
     fault("only invalid accesses have an address", "stream", "|Address)", ")", "an_address_is_read"),
     fault(
@@ -191,14 +192,14 @@ FAULTS = (
     fault(
         "a process that died was idle",
         "judge",
-        "idle=stream.done and not ended and",
-        "idle=stream.done and",
+        "idle = stream.done and not ended and",
+        "idle = stream.done and",
         "only_who_left_everything_out_was_idle",
     ),
     fault(
         "a process that stopped was idle",
         "judge",
-        "idle=stream.done and not ended and",
+        "idle = stream.done and not ended and",
         "idle=not ended and",
         "only_who_left_everything_out_was_idle",
     ),

@@ -150,6 +150,13 @@ FAULTS = (
         "every_source_file_counts",
     ),
     fault(
+        "a linter's cache counts as source",
+        "sources",
+        ' or part.startswith(".")',
+        "",
+        "every_source_file_counts",
+    ),
+    fault(
         "sizes for digests",
         "sources",
         "return hashlib.sha256(content)",

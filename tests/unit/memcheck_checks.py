@@ -156,6 +156,13 @@ def reports_that_were_not_printed_may_count(api):
     assert "2 more reports were not printed" in ours.note
 
 
+def a_ruler_of_equals_signs_is_not_the_tools(api):
+    """Triton frames what ptxas says with one."""
+    said = "=" * 64 + "\nInternal Triton PTX codegen error\n"
+    judgement = judged(api, whole(api, said))
+    assert (judgement.verdict, judgement.note) == (Verdict.PASS, "")
+
+
 def an_end_before_its_time_is_no_pass(api):
     assert judged(api, whole(api), ended="killed by SIGKILL").verdict is Verdict.CRASH
     assert judged(api, whole(api), ended="late: not done after 9 s").verdict is Verdict.TIMEOUT
@@ -200,6 +207,7 @@ def only_who_left_everything_out_was_idle(api):
     begun = message(api, "case", case="Case(1)")
     end = message(api, "done") + "========= ERROR SUMMARY: 0 errors\n"
     assert judged(api, out + end).idle
+    assert judged(api, out + end).note == "its arguments take 99 MiB"
     assert judged(api, out + end).verdict is Verdict.CRASH
     for text, ended in (
         (end, ""),
@@ -218,7 +226,8 @@ CHECKS = {
         places_are_told_apart, noise_of_libraries_is_counted_and_not_judged,
         a_kernel_in_python_counts_whatever_its_name, noise_explains_no_launch_that_raises,
         an_access_of_a_library_out_of_bounds_counts, a_kernel_is_not_a_library_for_its_name,
-        what_was_not_understood_is_no_pass, reports_that_were_not_printed_may_count,
+        what_was_not_understood_is_no_pass, a_ruler_of_equals_signs_is_not_the_tools,
+        reports_that_were_not_printed_may_count,
         an_end_before_its_time_is_no_pass, a_launch_that_raises_fails, known_failures_are_excused_by_case,
         cases_left_out_are_told, only_who_left_everything_out_was_idle,
     )

@@ -161,6 +161,7 @@ def a_changed_receipt_is_unreadable(api, folder):
 def every_source_file_counts(api, folder):
     for name, text in (
         ("kernels/a.py", "a"), ("kernels/deep/b.toml", "b"), ("kernels/__pycache__/a.pyc", "made"),
+        ("kernels/.mypy_cache/3.11/cache.db", "made"), ("kernels/.hidden.py", "an editor's"),
         ("conftest.py", "c"), ("elsewhere/d.py", "d"),
     ):  # fmt: skip
         path = folder / name
