@@ -171,8 +171,11 @@ def resources_of(kernel, arguments, options, place: Place) -> Resources:
 
 
 def warps_of(wished: Wish) -> int:
-    """Return the warps that a block gets: Triton launches powers of two, so the largest up to the wish."""
-    return min(1 << (wished.warp_num_per_block.bit_length() - 1), MAX_WARPS)
+    """Return the warps that a block gets: Triton launches powers of two, so the largest up to the wish.
+
+    Nobody wishes for more than ``MAX_WARPS``, a power of two.
+    """
+    return 1 << (wished.warp_num_per_block.bit_length() - 1)
 
 
 def options_of(wished: Wish, place: Place) -> dict[str, int]:

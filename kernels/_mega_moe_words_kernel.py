@@ -4,6 +4,7 @@ import triton
 import triton.language as tl
 
 from harness.launch.grid_barrier import grid_barrier, grid_leave
+from kernels._mega_moe_turns import take_turns
 from kernels._mxfp4_moe_kernels import combine_tile
 from kernels._mxfp4_tiles import down_tile, gate_up_tile, prepare_program, slot_tile, sorted_tile, token_down_tile
 
@@ -12,7 +13,7 @@ from kernels._mxfp4_tiles import down_tile, gate_up_tile, prepare_program, slot_
 @triton.jit(do_not_specialize=["num_slots", "num_tokens"])
 def mega_moe_words_kernel(
     ids_ptr, weights_ptr, num_slots, num_tokens, num_experts,
-    order_ptr, tiles_ptr, used_ptr,
+    order_ptr, tiles_ptr, used_ptr, turns_ptr,
     hidden_ptr, hidden_stride, stored_ptr,
     w13_ptr, w13_expert_stride, w13_row_stride,
     w13_scale_ptr, w13_scale_expert_stride, w13_scale_row_stride,
@@ -25,10 +26,12 @@ def mega_moe_words_kernel(
     BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
     DOWN_BLOCK_N: tl.constexpr, DOWN_BLOCK_K: tl.constexpr,
     BLOCK_T: tl.constexpr, DOWN_BLOCK_T: tl.constexpr,
-    QUADS: tl.constexpr, ACT_QUADS: tl.constexpr, PAIRS: tl.constexpr,
+    QUADS: tl.constexpr, ACT_QUADS: tl.constexpr, PAIRS: tl.constexpr, DENSE: tl.constexpr,
     EXPERTS: tl.constexpr, CHUNK: tl.constexpr, PREPARE_BLOCK: tl.constexpr, COMBINE_BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Without ``tiles_ptr``: a slot a tile, down with the sum over a token's slots.  With it: slots sorted by expert.
+
+    With ``turns_ptr``, int32 ``[1 + num_slots]``, sorted tiles are taken in turns, see ``take_turns``.
 
     Grid: any one-dimensional one whose blocks are all resident.  Tiles of a step are dealt round the blocks; a tile of
     the next step reads what any block stored, so a grid barrier is between.  After a timeout ``out`` is not complete.
@@ -38,7 +41,7 @@ def mega_moe_words_kernel(
     DOWN_ROW_BLOCKS: tl.constexpr = K // DOWN_BLOCK_N
     programs = num_tokens * (K // PREPARE_BLOCK)
     if tiles_ptr is not None:
-        programs = tl.maximum(programs, num_experts)
+        programs += num_experts
     for program in range(block, programs, blocks):
         prepare_program(
             program, ids_ptr, num_slots, num_experts, order_ptr, tiles_ptr, used_ptr, 0,
@@ -46,50 +49,73 @@ def mega_moe_words_kernel(
             K, QUADS, PAIRS, PAIRS, PREPARE_BLOCK, EXPERTS, CHUNK, BLOCK_T, BLOCK_T, 1 << 30,
         )  # fmt: skip
 
-    passed = grid_barrier(words_ptr, 1, max_polls)
-    if passed:
-        count = num_slots if tiles_ptr is None else tl.load(used_ptr)
-        for tile in range(block, count * ROW_BLOCKS, blocks):
-            if tiles_ptr is None:
-                expert, slots = slot_tile(tile // ROW_BLOCKS, ids_ptr, num_experts, BLOCK_T)
-            else:
-                expert, slots = sorted_tile(tile // ROW_BLOCKS, order_ptr, tiles_ptr, BLOCK_T)
-            if expert >= 0:
-                gate_up_tile(
-                    expert, slots, tile % ROW_BLOCKS,
-                    stored_ptr, K,
-                    w13_ptr, w13_expert_stride, w13_row_stride,
-                    w13_scale_ptr, w13_scale_expert_stride, w13_scale_row_stride,
-                    act_ptr, clamp_limit,
-                    TOPK, K, INTER, HAS_CLAMP, PTX, BLOCK_N, BLOCK_T, BLOCK_K, QUADS, ACT_QUADS, PAIRS,
-                )  # fmt: skip
+    if turns_ptr is not None:  # noqa: SIM102 (decided by the compiler)
+        if block == 0:
+            for first in range(0, num_slots + 1, CHUNK):
+                place = first + tl.arange(0, CHUNK)
+                tl.store(turns_ptr + place, tl.zeros((CHUNK,), tl.int32), mask=place <= num_slots)
 
-    passed = grid_barrier(words_ptr, 2, max_polls)
-    if tiles_ptr is None:
+    passed = grid_barrier(words_ptr, 1, max_polls)
+    if turns_ptr is not None:
         if passed:
-            for tile in range(block, num_tokens * DOWN_ROW_BLOCKS, blocks):
-                token_down_tile(
-                    tile // DOWN_ROW_BLOCKS, tile % DOWN_ROW_BLOCKS,
-                    ids_ptr, weights_ptr, num_experts, scaling,
-                    act_ptr,
-                    w2_ptr, w2_expert_stride, w2_row_stride,
-                    w2_scale_ptr, w2_scale_expert_stride, w2_scale_row_stride,
-                    out_ptr,
-                    TOPK, K, INTER, PTX, DOWN_BLOCK_N, DOWN_BLOCK_T, DOWN_BLOCK_K, ACT_QUADS, PAIRS,
-                )  # fmt: skip
+            take_turns(
+                turns_ptr, tl.load(used_ptr), order_ptr, tiles_ptr,
+                stored_ptr,
+                w13_ptr, w13_expert_stride, w13_row_stride,
+                w13_scale_ptr, w13_scale_expert_stride, w13_scale_row_stride,
+                act_ptr, clamp_limit,
+                w2_ptr, w2_expert_stride, w2_row_stride,
+                w2_scale_ptr, w2_scale_expert_stride, w2_scale_row_stride,
+                partial_ptr,
+                TOPK, K, INTER, HAS_CLAMP, PTX, BLOCK_N, BLOCK_K, DOWN_BLOCK_N, DOWN_BLOCK_K,
+                BLOCK_T, QUADS, ACT_QUADS, PAIRS, DENSE,
+            )  # fmt: skip
+        passed = grid_barrier(words_ptr, 2, max_polls)
     else:
         if passed:
-            for tile in range(block, tl.load(used_ptr) * DOWN_ROW_BLOCKS, blocks):
-                expert, slots = sorted_tile(tile // DOWN_ROW_BLOCKS, order_ptr, tiles_ptr, BLOCK_T)
-                down_tile(
-                    expert, slots, tile % DOWN_ROW_BLOCKS,
-                    act_ptr,
-                    w2_ptr, w2_expert_stride, w2_row_stride,
-                    w2_scale_ptr, w2_scale_expert_stride, w2_scale_row_stride,
-                    partial_ptr,
-                    K, INTER, PTX, DOWN_BLOCK_N, BLOCK_T, DOWN_BLOCK_K, ACT_QUADS, PAIRS,
-                )  # fmt: skip
-        passed = grid_barrier(words_ptr, 3, max_polls)
+            count = num_slots if tiles_ptr is None else tl.load(used_ptr)
+            for tile in range(block, count * ROW_BLOCKS, blocks):
+                if tiles_ptr is None:
+                    expert, slots = slot_tile(tile // ROW_BLOCKS, ids_ptr, num_experts, BLOCK_T)
+                else:
+                    expert, slots = sorted_tile(tile // ROW_BLOCKS, order_ptr, tiles_ptr, BLOCK_T)
+                if expert >= 0:
+                    gate_up_tile(
+                        expert, slots, tile % ROW_BLOCKS,
+                        stored_ptr, K,
+                        w13_ptr, w13_expert_stride, w13_row_stride,
+                        w13_scale_ptr, w13_scale_expert_stride, w13_scale_row_stride,
+                        act_ptr, clamp_limit,
+                        TOPK, K, INTER, HAS_CLAMP, PTX, BLOCK_N, BLOCK_T, BLOCK_K, QUADS, ACT_QUADS, PAIRS, DENSE,
+                    )  # fmt: skip
+
+        passed = grid_barrier(words_ptr, 2, max_polls)
+        if tiles_ptr is None:
+            if passed:
+                for tile in range(block, num_tokens * DOWN_ROW_BLOCKS, blocks):
+                    token_down_tile(
+                        tile // DOWN_ROW_BLOCKS, tile % DOWN_ROW_BLOCKS,
+                        ids_ptr, weights_ptr, num_experts, scaling,
+                        act_ptr,
+                        w2_ptr, w2_expert_stride, w2_row_stride,
+                        w2_scale_ptr, w2_scale_expert_stride, w2_scale_row_stride,
+                        out_ptr,
+                        TOPK, K, INTER, PTX, DOWN_BLOCK_N, DOWN_BLOCK_T, DOWN_BLOCK_K, ACT_QUADS, PAIRS,
+                    )  # fmt: skip
+        else:
+            if passed:
+                for tile in range(block, tl.load(used_ptr) * DOWN_ROW_BLOCKS, blocks):
+                    expert, slots = sorted_tile(tile // DOWN_ROW_BLOCKS, order_ptr, tiles_ptr, BLOCK_T)
+                    down_tile(
+                        expert, slots, tile % DOWN_ROW_BLOCKS,
+                        act_ptr,
+                        w2_ptr, w2_expert_stride, w2_row_stride,
+                        w2_scale_ptr, w2_scale_expert_stride, w2_scale_row_stride,
+                        partial_ptr,
+                        K, INTER, PTX, DOWN_BLOCK_N, BLOCK_T, DOWN_BLOCK_K, ACT_QUADS, PAIRS, DENSE,
+                    )  # fmt: skip
+            passed = grid_barrier(words_ptr, 3, max_polls)
+    if tiles_ptr is not None:  # noqa: SIM102 (decided by the compiler)
         if passed:
             columns = tl.cdiv(K, COMBINE_BLOCK)
             for tile in range(block, num_tokens * columns, blocks):

@@ -28,6 +28,10 @@ _MOST_CHOICES = 64
 # Columns of w2 a step, by how many choices are taken together, where the table's make ptxas spill: 16 for sm_120, 64
 # for sm_100.
 _DOWN_BLOCK_K = {16: 128, 64: 128}
+# Tiles of at most so many slots are taken in turns.  Where an SM holds one block, turns cost more than a barrier.
+_MOST_IN_TURNS = 16
+# By the slots of a tile, registers of a thread with which as many blocks are resident as of each step alone, on sm_90.
+_REGISTERS = {16: 168}
 # No target compiles a thread with more: what stands for the kernel where there is no device to compile for.
 _MOST_REGISTERS = 255
 
@@ -53,7 +57,8 @@ def run_mega_words(
     grouped = grouped or topk > _MOST_CHOICES
     kind = choose_mega(target, slots, experts, grouped=grouped)
     gate_up, down = kind.gate_up.constants(inter, columns), kind.down.constants(columns, inter)
-    order = table = used = partial = None
+    order = table = used = partial = turns = None
+    options = kind.gate_up.options
     stored = torch.empty(tokens, columns, dtype=torch.bfloat16, device=device)
     down_block_t = kind.block_t
     if grouped:
@@ -61,6 +66,10 @@ def run_mega_words(
         order = torch.empty(slots, dtype=torch.int32, device=device)
         table = torch.empty(count, 3, dtype=torch.int32, device=device)
         used = torch.empty(2, dtype=torch.int32, device=device)
+        if kind.block_t <= _MOST_IN_TURNS:
+            turns = torch.empty(1 + slots, dtype=torch.int32, device=device)
+        if "wgmma" in target.capabilities and kind.block_t in _REGISTERS:
+            options = options | {"maxnreg": _REGISTERS[kind.block_t]}
         partial = torch.empty(slots, columns, dtype=torch.float32, device=device)
         widest = count * max(inter // gate_up["BLOCK_N"], columns // down["BLOCK_N"])
     else:
@@ -71,7 +80,7 @@ def run_mega_words(
         widest = max(slots * (inter // gate_up["BLOCK_N"]), tokens * (columns // down["BLOCK_N"]))
     arguments = (
         operands.ids, operands.weights, slots, tokens, experts,
-        order, table, used,
+        order, table, used, turns,
         operands.x, operands.x.stride(0), stored, *operands.w13_arguments,
         torch.empty(slots, inter, dtype=torch.bfloat16, device=device), 0.0 if limit is None else limit,
         *operands.w2_arguments, partial, out, scaling,
@@ -80,10 +89,10 @@ def run_mega_words(
         TOPK=topk, K=columns, INTER=inter, HAS_CLAMP=limit is not None, PTX=ptx,
         DOWN_BLOCK_N=down["BLOCK_N"], DOWN_BLOCK_K=down["BLOCK_K"],
         BLOCK_T=kind.block_t, DOWN_BLOCK_T=down_block_t,
-        QUADS=quads(columns), ACT_QUADS=quads(inter), PAIRS=kind.pairs,
+        QUADS=quads(columns), ACT_QUADS=quads(inter), PAIRS=kind.pairs, DENSE=operands.dense,
         EXPERTS=max(2, triton.next_power_of_2(experts)), CHUNK=PREPARE_CHUNK,
         PREPARE_BLOCK=min(columns & -columns, PREPARE_BLOCK), COMBINE_BLOCK=COMBINE_BLOCK,
-        **gate_up, **kind.gate_up.options,
+        **gate_up, **options,
     )  # fmt: skip
     with barrier_launch(device, kernel="mega_moe", reserve=reserve) as launch:
         wanted = widest + widest % _PAIR

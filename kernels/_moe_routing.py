@@ -53,6 +53,11 @@ def group_slots(group, ids_ptr, tiles_ptr, num_slots, num_experts, BLOCK_T: tl.c
     return expert, slots
 
 
+def most_tiles(num_slots: int, num_experts: int, block_t: int) -> int:
+    """Return how many tiles of at most ``block_t`` slots of one expert there can be."""
+    return num_slots // block_t + min(num_experts, num_slots)
+
+
 def group_by_expert(ids: torch.Tensor, num_experts: int, block_t: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Sort slots by expert and cut them into tiles of at most ``block_t`` slots of one expert.
 
@@ -62,15 +67,16 @@ def group_by_expert(ids: torch.Tensor, num_experts: int, block_t: int) -> tuple[
     captured in a graph.
     """
     num_slots = ids.numel()
-    valid = (ids >= 0) & (ids < num_experts)
-    keys, order = torch.sort(torch.where(valid, ids, num_experts).to(torch.int32), stable=True)
+    # what is no expert comes behind the last one
+    behind = torch.where(ids < 0, num_experts, ids).clamp(max=num_experts)
+    keys, order = torch.sort(behind.to(torch.int32), stable=True)
     experts = torch.arange(num_experts + 1, dtype=torch.int32, device=ids.device)
     bounds = torch.searchsorted(keys, experts, out_int32=True)
     tile_counts = (bounds[1:] - bounds[:-1] + block_t - 1) // block_t
     tile_stops = torch.cumsum(tile_counts, 0, dtype=torch.int32)
 
     # Only the last tile of an expert is partial, and only experts that have a slot have a tile.
-    tiles = torch.arange(num_slots // block_t + min(num_experts, num_slots), dtype=torch.int32, device=ids.device)
+    tiles = torch.arange(most_tiles(num_slots, num_experts, block_t), dtype=torch.int32, device=ids.device)
     expert = torch.searchsorted(tile_stops, tiles, right=True, out_int32=True)
     used = expert < num_experts
     owner = torch.where(used, expert, 0)

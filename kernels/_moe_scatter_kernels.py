@@ -36,9 +36,11 @@ def _decoded(packed, scale, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
 
 
 @triton.jit
-def _tile(order_ptr, tiles_ptr, tile, num_slots, num_experts, BLOCK_M: tl.constexpr):
-    # Expert, slots [BLOCK_M] and which of them are there, and whether the expert is one: an unused tile has no slot,
-    # and the tiles of slots without an expert have number num_experts.
+def slot_tile(order_ptr, tiles_ptr, tile, num_slots, num_experts, BLOCK_M: tl.constexpr):
+    """Return (expert, slots ``[BLOCK_M]``, which of them are there, whether the expert is one) of tile number ``tile``.
+
+    An unused tile has no slot; the tiles of slots without an expert have number ``num_experts``.
+    """
     entry = tiles_ptr + tile * 3
     expert = tl.load(entry)
     position = tl.load(entry + 1) + tl.arange(0, BLOCK_M)
@@ -54,7 +56,7 @@ def _group_scales(scale_ptrs, row_stride, column, k, N: tl.constexpr, K: tl.cons
     row = column + tl.arange(0, BLOCK_N)
     group = k // _GROUP + tl.arange(0, BLOCK_K // _GROUP)
     inside = (row < N)[:, None] & (group < K // _GROUP)[None, :]
-    return tl.load(scale_ptrs + (row * row_stride)[:, None] + group[None, :], mask=inside, other=0)
+    return tl.load(scale_ptrs + (row.to(tl.int64) * row_stride)[:, None] + group[None, :], mask=inside, other=0)
 
 
 @triton.jit
@@ -62,7 +64,7 @@ def _scaled(acc, scale_ptrs, row_stride, column, real, FORMAT: tl.constexpr, N: 
     # E4M3 weights have one float32 factor a row, applied to the sum.
     if FORMAT == "e4m3":
         row = column + tl.arange(0, BLOCK_N)
-        acc *= tl.load(scale_ptrs + row * row_stride, mask=(row < N) & real, other=0.0)[None, :]
+        acc *= tl.load(scale_ptrs + row.to(tl.int64) * row_stride, mask=(row < N) & real, other=0.0)[None, :]
     return acc
 
 
@@ -90,7 +92,7 @@ def moe_scatter_persistent_kernel(
     """
     columns: tl.constexpr = (N + BLOCK_N - 1) // BLOCK_N
     for index in range(tl.program_id(0), num_tiles * columns, tl.num_programs(0)):
-        expert, slots, live, real = _tile(order_ptr, tiles_ptr, index // columns, num_slots, num_experts, BLOCK_M)
+        expert, slots, live, real = slot_tile(order_ptr, tiles_ptr, index // columns, num_slots, num_experts, BLOCK_M)
         column = index % columns * BLOCK_N
         # A row past the end: a gather gives zeros for it, a scatter drops it.
         tokens = tl.where(live, slots // TOPK, num_tokens)
@@ -130,10 +132,13 @@ def moe_scatter_kernel(
 ):  # fmt: skip
     """out[slot] = w[expert of slot] . hidden[token of slot], one tile a program, by pointers.
 
-    Grid: (tiles, ceil(N / BLOCK_N)).  ``out`` is ``[M * TOPK, N]``.
+    Grid: (tiles * ceil(N / BLOCK_N),), columns first, so that programs beside each other read the same hidden states.
+    ``out`` is ``[M * TOPK, N]``.
     """
-    expert, slots, live, real = _tile(order_ptr, tiles_ptr, tl.program_id(0), num_slots, num_experts, BLOCK_M)
-    column = tl.program_id(1) * BLOCK_N
+    columns: tl.constexpr = (N + BLOCK_N - 1) // BLOCK_N
+    number = tl.program_id(0)
+    expert, slots, live, real = slot_tile(order_ptr, tiles_ptr, number // columns, num_slots, num_experts, BLOCK_M)
+    column = number % columns * BLOCK_N
     row = column + tl.arange(0, BLOCK_N)
     inside = row < N
     tokens = tl.where(live, slots // TOPK, 0).to(tl.int64)

@@ -16,53 +16,60 @@ _LARGEST_FAST_SCALE = tl.constexpr(LARGEST_FAST_SCALE)
 
 
 @triton.jit
+def _either(a, b):
+    return a | b
+
+
+@triton.jit
 def _products(
-    word_ptrs, scale_ptrs, present, x_ptrs, live,
+    word_ptr, rows, scale_ptr, scale_rows, present, x_ptr, x_rows, live,
     K: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr, QUADS: tl.constexpr,
     PAIRS: tl.constexpr, ALL_ROWS: tl.constexpr, EXACT: tl.constexpr, PTX: tl.constexpr,
 ):  # fmt: skip
     GROUPS: tl.constexpr = BLOCK_K // _GROUP
-    word = tl.arange(0, BLOCK_K // 8)[None, :]
-    group = tl.arange(0, GROUPS)[None, :]
-    column = tl.arange(0, BLOCK_K)[None, :]
+    words_at = rows[:, None] + tl.arange(0, BLOCK_K // 8)[None, :]
+    scales_at = scale_rows[:, None] + tl.arange(0, GROUPS)[None, :]
+    x_at = x_rows[:, None] + tl.arange(0, BLOCK_K)[None, :]
     acc = tl.zeros((BLOCK_N, BLOCK_T), tl.float32)
-    largest = tl.zeros((BLOCK_N, QUADS), tl.int32)
-    for k in tl.range(0, K, BLOCK_K, num_stages=1 if EXACT else None):
+    seen = tl.zeros((BLOCK_N,), tl.int32)
+    for _ in tl.range(0, K, BLOCK_K, num_stages=1 if EXACT else None):
         if ALL_ROWS:
-            words = tl.load(word_ptrs[:, None] + (word + k // 8))
-            exponents = tl.load(scale_ptrs[:, None] + (group + k // _GROUP))
+            words = tl.load(word_ptr + words_at)
+            exponents = tl.load(scale_ptr + scales_at)
         else:
-            words = tl.load(word_ptrs[:, None] + (word + k // 8), mask=present[:, None], other=0)
-            exponents = tl.load(scale_ptrs[:, None] + (group + k // _GROUP), mask=present[:, None], other=0)
+            words = tl.load(word_ptr + words_at, mask=present[:, None], other=0)
+            exponents = tl.load(scale_ptr + scales_at, mask=present[:, None], other=0)
         exponents = exponents.to(tl.int32)
-        x = tl.load(x_ptrs[:, None] + (column + k), mask=live[:, None], other=0.0)
+        x = tl.load(x_ptr + x_at, mask=live[:, None], other=0.0)
         if not EXACT:
-            quads = tl.reshape(exponents, (BLOCK_N, GROUPS // QUADS, QUADS))
-            largest = tl.maximum(largest, tl.max(quads, 1))
+            seen |= tl.reduce(exponents, 1, _either)
         weights = weights_of(words, exponents, BLOCK_N, BLOCK_K, QUADS, PAIRS, EXACT, PTX)
         acc = tl.dot(weights, tl.trans(x), acc)
-    return acc, largest
+        word_ptr += BLOCK_K // 8
+        scale_ptr += GROUPS
+        x_ptr += BLOCK_K
+    return acc, tl.max(seen, 0)
 
 
 @triton.jit
 def multiply(
-    word_ptrs, scale_ptrs, present, x_ptrs, live,
+    word_ptr, rows, scale_ptr, scale_rows, present, x_ptr, x_rows, live,
     K: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr,
     QUADS: tl.constexpr, PAIRS: tl.constexpr, ALL_ROWS: tl.constexpr, PTX: tl.constexpr,
 ):  # fmt: skip
     """Weights times activations, float32 ``[BLOCK_N, BLOCK_T]``.
 
-    ``word_ptrs``, ``scale_ptrs`` ``[BLOCK_N]`` and ``x_ptrs`` ``[BLOCK_T]`` point to the rows' first elements; rows
-    that are not ``present`` (unless ALL_ROWS) and columns that are not ``live`` count as 0.
+    ``rows``, ``scale_rows`` ``[BLOCK_N]`` and ``x_rows`` ``[BLOCK_T]``: where rows start after the pointers; those that
+    are not ``present`` (unless ALL_ROWS) and columns that are not ``live`` count as 0.
     """
-    acc, largest = _products(
-        word_ptrs, scale_ptrs, present, x_ptrs, live,
+    acc, seen = _products(
+        word_ptr, rows, scale_ptr, scale_rows, present, x_ptr, x_rows, live,
         K, BLOCK_N, BLOCK_T, BLOCK_K, QUADS, PAIRS, ALL_ROWS, False, PTX,
     )  # fmt: skip
     # Scales that need two multiplications are rare: rather than ask in every step, the tile is computed once more.
-    if tl.max(tl.max(largest, 1), 0) > _LARGEST_FAST_SCALE:
-        acc, largest = _products(
-            word_ptrs, scale_ptrs, present, x_ptrs, live,
+    if seen > _LARGEST_FAST_SCALE:
+        acc, seen = _products(
+            word_ptr, rows, scale_ptr, scale_rows, present, x_ptr, x_rows, live,
             K, BLOCK_N, BLOCK_T, QUADS * _GROUP, QUADS, PAIRS, ALL_ROWS, True, PTX,
         )  # fmt: skip
     return acc
@@ -123,7 +130,7 @@ def prepare_program(
 ):  # fmt: skip
     """Put hidden states into stored order and, unless the pointers for it are None, sort slots by expert into tiles.
 
-    There are max(num_experts, M K / BLOCK_K) programs, or M K / BLOCK_K where nothing is sorted.
+    There are num_experts + M K / BLOCK_K programs, or M K / BLOCK_K where nothing is sorted.
 
     ``order`` int32 ``[S]``: slots by expert.  ``tiles`` int32 ``[T, 3]``: expert, first and one-past-last position in
     ``order``; small tiles (SMALL slots, of experts with at most MOST_SMALL slots) from 0, large ones (LARGE slots)
@@ -131,7 +138,14 @@ def prepare_program(
     ``stored`` bfloat16 ``[1 or 2, M, K]``: hidden states in the orders of PAIRS and, if it differs, OTHER_PAIRS.
     """
     COLUMNS: tl.constexpr = K // BLOCK_K
-    if program < num_tokens * COLUMNS:
+    if tiles_ptr is not None:
+        if program < num_experts:
+            _sort_slots(
+                program, ids_ptr, num_slots, num_experts, order_ptr, tiles_ptr, used_ptr, large_first,
+                EXPERTS, CHUNK, SMALL, LARGE, MOST_SMALL,
+            )  # fmt: skip
+        program -= num_experts
+    if (program >= 0) & (program < num_tokens * COLUMNS):
         token = (program // COLUMNS).to(tl.int64)
         column = program % COLUMNS * BLOCK_K + tl.arange(0, BLOCK_K)[None, :]
         values = tl.load(hidden_ptr + token * hidden_stride + column)
@@ -139,12 +153,6 @@ def prepare_program(
         if OTHER_PAIRS != PAIRS:
             place = (num_tokens + token) * K
             tl.store(stored_ptr + place + column, to_stored_order(values, 1, BLOCK_K, QUADS, OTHER_PAIRS))
-    if tiles_ptr is not None:  # noqa: SIM102 (decided by the compiler)
-        if program < num_experts:
-            _sort_slots(
-                program, ids_ptr, num_slots, num_experts, order_ptr, tiles_ptr, used_ptr, large_first,
-                EXPERTS, CHUNK, SMALL, LARGE, MOST_SMALL,
-            )  # fmt: skip
 
 
 @triton.jit
@@ -164,6 +172,12 @@ def sorted_tile(number, order_ptr, tiles_ptr, BLOCK_T: tl.constexpr):
 
 
 @triton.jit
+def row_starts(row, stride, LENGTH: tl.constexpr, DENSE: tl.constexpr):
+    """Where rows of LENGTH elements start; DENSE: one after the other, and 32 bits hold it."""
+    return row.to(tl.int32) * LENGTH if DENSE else row.to(tl.int64) * stride
+
+
+@triton.jit
 def gate_up_tile(
     expert, slots, row_block,
     hidden_ptr, hidden_stride,
@@ -172,22 +186,22 @@ def gate_up_tile(
     act_ptr, clamp_limit,
     TOPK: tl.constexpr, K: tl.constexpr, INTER: tl.constexpr, HAS_CLAMP: tl.constexpr,
     PTX: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr,
-    QUADS: tl.constexpr, ACT_QUADS: tl.constexpr, PAIRS: tl.constexpr,
+    QUADS: tl.constexpr, ACT_QUADS: tl.constexpr, PAIRS: tl.constexpr, DENSE: tl.constexpr,
 ):  # fmt: skip
     """act[slot, n] = silu(gate) * up for ``slots`` of one expert and BLOCK_N rows of each half of its w13.
 
-    ``act`` is stored in stored order.
+    ``act`` is stored in stored order.  DENSE: rows of weights, scales and hidden states follow one another, and where
+    they start in an expert or among the tokens is below 2^31: then loads share registers for their addresses.
     """
     live = slots >= 0
-    token = (tl.where(live, slots, 0) // TOPK).to(tl.int64)
     # Rows 0..BLOCK_N-1 are gate, the others up: one product, in whose layout a thread holds both.
     index = tl.arange(0, 2 * BLOCK_N)
+    row = row_block * BLOCK_N + index % BLOCK_N + index // BLOCK_N * INTER
     # int64: expert * stride passes 2**31 at 512 experts of 2 x 1024 rows of 2048 bytes.
-    row = row_block.to(tl.int64) * BLOCK_N + index % BLOCK_N + index // BLOCK_N * INTER
     acc = multiply(
-        w13_ptr + expert * w13_expert_stride + row * w13_row_stride,
-        scale_ptr + expert * scale_expert_stride + row * scale_row_stride,
-        row >= 0, hidden_ptr + token * hidden_stride, live,
+        w13_ptr + expert * w13_expert_stride, row_starts(row, w13_row_stride, K // 8, DENSE),
+        scale_ptr + expert * scale_expert_stride, row_starts(row, scale_row_stride, K // _GROUP, DENSE),
+        row >= 0, hidden_ptr, row_starts(tl.where(live, slots, 0) // TOPK, hidden_stride, K, DENSE), live,
         K, 2 * BLOCK_N, BLOCK_T, BLOCK_K, QUADS, PAIRS, True, PTX,
     )  # fmt: skip
     gate, up = tl.split(tl.permute(tl.reshape(acc, (2, BLOCK_N, BLOCK_T)), (1, 2, 0)))
@@ -206,19 +220,18 @@ def down_tile(
     partial_ptr,
     K: tl.constexpr, INTER: tl.constexpr, PTX: tl.constexpr,
     BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr,
-    QUADS: tl.constexpr, PAIRS: tl.constexpr,
+    QUADS: tl.constexpr, PAIRS: tl.constexpr, DENSE: tl.constexpr,
 ):  # fmt: skip
     """partial[slot, n] = act[slot] . w2[expert, n] for ``slots`` of one expert and BLOCK_N rows of its w2."""
     live = slots >= 0
-    slot = slots.to(tl.int64)
-    row = row_block.to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
+    row = row_block * BLOCK_N + tl.arange(0, BLOCK_N)
     acc = multiply(
-        w2_ptr + expert * w2_expert_stride + row * w2_row_stride,
-        scale_ptr + expert * scale_expert_stride + row * scale_row_stride,
-        row >= 0, act_ptr + tl.where(live, slot, 0) * INTER, live,
+        w2_ptr + expert * w2_expert_stride, row_starts(row, w2_row_stride, INTER // 8, DENSE),
+        scale_ptr + expert * scale_expert_stride, row_starts(row, scale_row_stride, INTER // _GROUP, DENSE),
+        row >= 0, act_ptr, row_starts(tl.where(live, slots, 0), INTER, INTER, DENSE), live,
         INTER, BLOCK_N, BLOCK_T, BLOCK_K, QUADS, PAIRS, True, PTX,
     )  # fmt: skip
-    tl.store(partial_ptr + slot[None, :] * K + row[:, None], acc, mask=live[None, :])
+    tl.store(partial_ptr + slots.to(tl.int64)[None, :] * K + row[:, None], acc, mask=live[None, :])
 
 
 @triton.jit
@@ -251,9 +264,9 @@ def token_down_tile(
     expert = tl.where(present, row_ids, 0).to(tl.int64)
     row = row_block.to(tl.int64) * BLOCK_N + index % BLOCK_N
     acc = multiply(
-        w2_ptr + expert * w2_expert_stride + row * w2_row_stride,
-        scale_ptr + expert * scale_expert_stride + row * scale_row_stride,
-        present, act_ptr + slot * INTER, live,
+        w2_ptr, expert * w2_expert_stride + row * w2_row_stride,
+        scale_ptr, expert * scale_expert_stride + row * scale_row_stride,
+        present, act_ptr, slot * INTER, live,
         INTER, BLOCK_T * BLOCK_N, BLOCK_T, BLOCK_K, QUADS, PAIRS, False, PTX,
     )  # fmt: skip
     # An invalid slot's weight may hold NaN: it is not read.

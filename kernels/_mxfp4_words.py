@@ -11,8 +11,9 @@ import triton.language as tl
 
 from kernels._fp4 import GROUP, e8m0_to_bfloat16
 
-#: Scale bytes up to this one need one multiplication: 2^(b - 1) is finite in bfloat16.
-LARGEST_FAST_SCALE = 128
+#: Scale bytes up to this one are multiplied once: 2^(b - 1) is finite in bfloat16 up to 128, and whether any of many
+#: bytes is larger than 127 can be seen in one bit.
+LARGEST_FAST_SCALE = 127
 
 _GROUP = tl.constexpr(GROUP)
 _FAST = tl.constexpr(LARGEST_FAST_SCALE)

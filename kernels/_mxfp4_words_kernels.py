@@ -31,7 +31,9 @@ def words_prepare_kernel(
     EXPERTS: tl.constexpr, CHUNK: tl.constexpr, SMALL: tl.constexpr, LARGE: tl.constexpr, MOST_SMALL: tl.constexpr,
     OVERLAP: tl.constexpr,
 ):  # fmt: skip
-    """``prepare_program``.  Grid: (max(experts, M K / BLOCK_K),)."""
+    """``prepare_program``.  Grid: (experts + M K / BLOCK_K,), or without experts."""
+    # Not before: what starts then may read what launches before this one wrote.
+    wait_for_previous(OVERLAP)
     let_next_start(OVERLAP)
     prepare_program(
         tl.program_id(0), ids_ptr, num_slots, num_experts, order_ptr, tiles_ptr, used_ptr, large_first,
@@ -50,7 +52,7 @@ def words_gate_up_kernel(
     TOPK: tl.constexpr, K: tl.constexpr, INTER: tl.constexpr, HAS_CLAMP: tl.constexpr,
     PTX: tl.constexpr, OVERLAP: tl.constexpr,
     BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr,
-    QUADS: tl.constexpr, ACT_QUADS: tl.constexpr, PAIRS: tl.constexpr,
+    QUADS: tl.constexpr, ACT_QUADS: tl.constexpr, PAIRS: tl.constexpr, DENSE: tl.constexpr,
 ):  # fmt: skip
     """``gate_up_tile`` of every tile and row block.  Grid: (at most tiles * INTER / BLOCK_N,).
 
@@ -69,7 +71,7 @@ def words_gate_up_kernel(
                 w13_ptr, w13_expert_stride, w13_row_stride,
                 scale_ptr, scale_expert_stride, scale_row_stride,
                 act_ptr, clamp_limit,
-                TOPK, K, INTER, HAS_CLAMP, PTX, BLOCK_N, BLOCK_T, BLOCK_K, QUADS, ACT_QUADS, PAIRS,
+                TOPK, K, INTER, HAS_CLAMP, PTX, BLOCK_N, BLOCK_T, BLOCK_K, QUADS, ACT_QUADS, PAIRS, DENSE,
             )  # fmt: skip
     else:
         for each in range(number, tl.load(used_ptr) * ROW_BLOCKS, tl.num_programs(0)):
@@ -80,7 +82,7 @@ def words_gate_up_kernel(
                 w13_ptr, w13_expert_stride, w13_row_stride,
                 scale_ptr, scale_expert_stride, scale_row_stride,
                 act_ptr, clamp_limit,
-                TOPK, K, INTER, HAS_CLAMP, PTX, BLOCK_N, BLOCK_T, BLOCK_K, QUADS, ACT_QUADS, PAIRS,
+                TOPK, K, INTER, HAS_CLAMP, PTX, BLOCK_N, BLOCK_T, BLOCK_K, QUADS, ACT_QUADS, PAIRS, DENSE,
             )  # fmt: skip
     let_next_start(OVERLAP)
 
@@ -94,7 +96,7 @@ def words_down_kernel(
     partial_ptr,
     K: tl.constexpr, INTER: tl.constexpr, PTX: tl.constexpr, OVERLAP: tl.constexpr,
     BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr,
-    QUADS: tl.constexpr, PAIRS: tl.constexpr,
+    QUADS: tl.constexpr, PAIRS: tl.constexpr, DENSE: tl.constexpr,
 ):  # fmt: skip
     """``down_tile`` of every tile and row block.  Grid: (at most tiles * K / BLOCK_N,); tiles as for gate and up."""
     ROW_BLOCKS: tl.constexpr = K // BLOCK_N
@@ -109,7 +111,7 @@ def words_down_kernel(
                 w2_ptr, w2_expert_stride, w2_row_stride,
                 scale_ptr, scale_expert_stride, scale_row_stride,
                 partial_ptr,
-                K, INTER, PTX, BLOCK_N, BLOCK_T, BLOCK_K, QUADS, PAIRS,
+                K, INTER, PTX, BLOCK_N, BLOCK_T, BLOCK_K, QUADS, PAIRS, DENSE,
             )  # fmt: skip
     else:
         for each in range(number, tl.load(used_ptr) * ROW_BLOCKS, tl.num_programs(0)):
@@ -120,7 +122,7 @@ def words_down_kernel(
                 w2_ptr, w2_expert_stride, w2_row_stride,
                 scale_ptr, scale_expert_stride, scale_row_stride,
                 partial_ptr,
-                K, INTER, PTX, BLOCK_N, BLOCK_T, BLOCK_K, QUADS, PAIRS,
+                K, INTER, PTX, BLOCK_N, BLOCK_T, BLOCK_K, QUADS, PAIRS, DENSE,
             )  # fmt: skip
     let_next_start(OVERLAP)
 
@@ -131,6 +133,7 @@ def words_combine_kernel(
     TOPK: tl.constexpr, K: tl.constexpr, BLOCK_K: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
     """``combine_tile`` of every token and column block.  Grid: (M, ceil(K / BLOCK_K))."""
+    let_next_start(OVERLAP)
     wait_for_previous(OVERLAP)
     combine_tile(
         tl.program_id(0), tl.program_id(1), partial_ptr, ids_ptr, weights_ptr, out_ptr, num_experts, scaling,

@@ -23,6 +23,8 @@ VIRTUAL_TARGET = "sm_120"
 COMBINE_BLOCK = 1024
 # What a thread loads at once.
 _ALIGNMENT = 16
+# Elements that a signed offset of 32 bits reaches.
+_OFFSETS = 1 << 31
 #: Columns of hidden states that a program of the preparation moves.
 PREPARE_BLOCK = 1024
 #: Slots that it looks at together, at most.
@@ -49,6 +51,13 @@ class Operands:
     def sizes(self) -> tuple[int, int, int, int]:
         """M, K, I and the number of experts."""
         return self.x.shape[0], self.x.shape[1], self.w13.shape[1] // 2, self.w13.shape[0]
+
+    @property
+    def dense(self) -> bool:
+        """Whether rows of weights and of scales follow one another, and 32 bits hold where rows start in an expert."""
+        tokens, columns, inter, _ = self.sizes
+        rows = all(t.stride(1) == t.shape[2] for t in (self.w13, self.w13_scale, self.w2, self.w2_scale))
+        return rows and max(2 * inter * (columns // 8), tokens * columns, self.ids.numel() * inter) < _OFFSETS
 
     @property
     def w13_arguments(self) -> tuple[Any, ...]:
@@ -139,7 +148,7 @@ def run_words(
     else:
         kind = choose_slots(target)
         steps = _prepare(operands, Plan(small=kind, large=kind, most_small=slots), overlap, sort=False)
-    shared: dict[str, Any] = {"K": columns, "INTER": inter, "PTX": ptx, "OVERLAP": overlap}
+    shared: dict[str, Any] = {"K": columns, "INTER": inter, "PTX": ptx, "OVERLAP": overlap, "DENSE": operands.dense}
     for tiles, kind, x in steps:
         blocks = kind.gate_up.constants(inter, columns)
         words_gate_up_kernel[(tiles.programs(inter // blocks["BLOCK_N"], kind),)](
@@ -178,18 +187,20 @@ def _prepare(
         used = torch.empty(2, dtype=torch.int32, device=device)
     stored = torch.empty(len(orders), tokens, columns, dtype=torch.bfloat16, device=device)
     block = min(columns & -columns, PREPARE_BLOCK)
-    words_prepare_kernel[(max(experts if sort else 0, tokens * (columns // block)),)](
+    words_prepare_kernel[((experts if sort else 0) + tokens * (columns // block),)](
         operands.ids, slots, experts, order, table, used, small,
         operands.x, operands.x.stride(0), stored, tokens,
         K=columns, QUADS=quads(columns), PAIRS=orders[0], OTHER_PAIRS=orders[-1], BLOCK_K=block,
         EXPERTS=max(2, triton.next_power_of_2(experts)),
         CHUNK=min(PREPARE_CHUNK, max(16, triton.next_power_of_2(slots))),
         SMALL=plan.small.block_t, LARGE=plan.large.block_t, MOST_SMALL=plan.most_small, OVERLAP=overlap,
+        **_option(operands.x, overlap),
     )  # fmt: skip
     if order is None or used is None:
         return [(_Tiles(ids=operands.ids, count=slots), plan.small, stored[0])]
     steps = []
-    for number, (kind, first, count) in enumerate(((plan.small, 0, small), (plan.large, small, large))):
+    # Large tiles first: where there are only those, programs of small ones have nothing to do and fit into their tail.
+    for number, kind, first, count in ((1, plan.large, small, large), (0, plan.small, 0, small)):
         if count:
             tiles = _Tiles(ids=order, count=count, table=table, used=used[number:], first=first)
             steps.append((tiles, kind, stored[orders.index(kind.pairs)]))

@@ -8,6 +8,7 @@ Nothing here compares with a finite sentinel.
 import triton
 import triton.language as tl
 
+from kernels._overlap import let_next_start, wait_for_previous
 from kernels._sparse_mla_rows import load_rows, rows_of
 
 LOG2_E = tl.constexpr(1.4426950408889634)
@@ -42,14 +43,26 @@ def _partial_sums(tile, SUMS: tl.constexpr):
 
 
 @triton.jit
-def _weigh(score, valid, score_scale, unit, top, total, mass, SUMS: tl.constexpr):
+def _unit_exponent(total):
+    """Return the biased exponent of the power of two that brings ``total`` into [1/2, 1); of 1 for a total of 0."""
+    exponent = (total.to(tl.int32, bitcast=True) >> 23) & 255
+    return tl.where(total == 0.0, 127, tl.maximum(253 - exponent, 1))
+
+
+@triton.jit
+def _power_of_two(biased_exponent):
+    return (biased_exponent << 23).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def _weigh(score, valid, score_scale, top, total, mass, SUMS: tl.constexpr):
     """Take one tile of scores into the online softmax: return its bf16 weights, and what remains of the accumulators.
 
-    ``total`` sums the weights for the lse, ``mass`` sums them as the tensor cores see them, rounded to bfloat16: the
-    output is divided by the latter, so that a rounding shared by many equal weights cancels. Both are kept in
-    ``SUMS`` parts, one for each warp along the tokens, which need not wait for each other. ``unit``, a power of two
-    that is at most 1 over the number of tokens, adds no rounding and keeps a weighted sum of values near the top of
-    float32's range finite.
+    ``total`` sums the weights for the lse. The bf16 weights, ``mass`` and the accumulators are in the unit of
+    ``_unit_exponent(total)``: a power of two adds no rounding, no weighted sum exceeds the largest value, and a weight
+    keeps its 8 bits down to 2^-125 of the row's sum. ``mass`` sums the weights as the tensor cores see them, rounded:
+    the output is divided by it, so that a rounding shared by many equal weights cancels. It is kept in ``SUMS`` parts,
+    one for each warp along the tokens, which need not wait for each other.
     """
     # The select also keeps the product from being fused into the subtraction below: at scores of 1e32 the
     # residual of an fma is far outside the range of exp2.
@@ -58,10 +71,13 @@ def _weigh(score, valid, score_scale, unit, top, total, mass, SUMS: tl.constexpr
     reference = _finite(new_top)
     weight = tl.exp2(score - reference[:, None])
     shrink = tl.exp2(top - reference)
-    p = (weight * unit).to(tl.bfloat16)
-    total = total * shrink[:, None] + _partial_sums(weight, SUMS)
-    mass = mass * shrink[:, None] + _partial_sums(p.to(tl.float32), SUMS)
-    return p, shrink, new_top, total, mass
+    old_unit = _unit_exponent(total)
+    total = total * shrink + tl.sum(weight, 1)
+    unit = _unit_exponent(total)
+    p = (weight * _power_of_two(unit)[:, None]).to(tl.bfloat16)
+    kept = shrink * _power_of_two(127 + unit - old_unit)
+    mass = mass * kept[:, None] + _partial_sums(p.to(tl.float32), SUMS)
+    return p, kept, new_top, total, mass
 
 
 @triton.jit
@@ -122,10 +138,10 @@ def sparse_mla_decode_kernel(
     extra_word_ptr, extra_scale_ptr, extra_page_bytes, extra_num_tokens,
     extra_index_ptr, extra_index_batch_stride, extra_index_stride, extra_topk, extra_length_ptr, extra_length_stride,
     sink_ptr, sink_stride, out_ptr, lse_ptr, part_out_ptr, part_top_ptr, part_total_ptr,
-    score_scale, unit, num_heads, num_splits,
+    score_scale, num_heads, num_splits,
     HAS_LENGTH: tl.constexpr, HAS_EXTRA: tl.constexpr, HAS_EXTRA_LENGTH: tl.constexpr, HAS_SINK: tl.constexpr,
     IS_SPLIT: tl.constexpr, PAGE_SIZE: tl.constexpr, EXTRA_PAGE_SIZE: tl.constexpr,
-    HEAD_DIM_V: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_T: tl.constexpr, SUMS: tl.constexpr,
+    HEAD_DIM_V: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_T: tl.constexpr, SUMS: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
     """One program: ``BLOCK_H`` heads of one request over one split of its tiles, first those of the first cache.
 
@@ -139,6 +155,8 @@ def sparse_mla_decode_kernel(
     head = tl.program_id(0) % head_blocks * BLOCK_H + tl.arange(0, BLOCK_H)
     in_heads = head < num_heads
     dim = tl.arange(0, WIDTH)
+    q_row = q_ptr + batch * q_batch_stride + head.to(tl.int64) * q_head_stride
+    q = tl.load(q_row[:, None] + dim[None, :], mask=in_heads[:, None], other=0.0)
 
     length = topk
     if HAS_LENGTH:
@@ -165,10 +183,11 @@ def sparse_mla_decode_kernel(
         extra_word_ptr, extra_scale_ptr, extra_page_bytes,
         HAS_EXTRA, PAGE_SIZE, EXTRA_PAGE_SIZE,
     )  # fmt: skip
-    q_row = q_ptr + batch * q_batch_stride + head.to(tl.int64) * q_head_stride
-    q = tl.load(q_row[:, None] + dim[None, :], mask=in_heads[:, None], other=0.0)
+    if HAS_SINK and not IS_SPLIT:
+        # before the loop: after it, registers are short
+        sink = tl.load(sink_ptr + head * sink_stride, mask=in_heads, other=0.0)
     top = tl.full([BLOCK_H], float("-inf"), tl.float32)
-    total = tl.zeros([BLOCK_H, SUMS], tl.float32)
+    total = tl.zeros([BLOCK_H], tl.float32)
     mass = tl.zeros([BLOCK_H, SUMS], tl.float32)
     acc = tl.zeros([BLOCK_H, WIDTH], tl.float32)
     for tile in tl.range(first_tile, last_tile, num_stages=1):
@@ -184,7 +203,7 @@ def sparse_mla_decode_kernel(
             HAS_EXTRA, PAGE_SIZE, EXTRA_PAGE_SIZE,
         )  # fmt: skip
         p = tl.zeros([BLOCK_H, BLOCK_T], tl.bfloat16)
-        shrink = tl.full([BLOCK_H], 1.0, tl.float32)
+        kept = tl.full([BLOCK_H], 1.0, tl.float32)
         # Empty pools have no scores. Outside a branch Triton would see the second product behind the first, line all
         # warps up along the heads for it, and compute each score in 2 to 4 of them.
         if (num_tokens > 0) | (extra_num_tokens > 0):
@@ -195,10 +214,10 @@ def sparse_mla_decode_kernel(
                 HAS_EXTRA, BLOCK_T,
             ) >= 0  # fmt: skip
             score = tl.dot(q, tl.trans(k))
-            p, shrink, top, total, mass = _weigh(score, valid, score_scale, unit, top, total, mass, SUMS)
-        acc = tl.dot(p, k, acc * shrink[:, None])
+            p, kept, top, total, mass = _weigh(score, valid, score_scale, top, total, mass, SUMS)
+        acc = tl.dot(p, k, acc * kept[:, None])
 
-    total = tl.sum(total, 1)
+    let_next_start(OVERLAP)
     mass = tl.sum(mass, 1)
     norm = tl.where(mass == 0.0, 0.0, 1.0 / mass)
     if IS_SPLIT:
@@ -212,7 +231,6 @@ def sparse_mla_decode_kernel(
         tl.store(lse_ptr + row, lse * LN_2, mask=in_heads)
         out_row = out_ptr + row * HEAD_DIM_V
         if HAS_SINK:
-            sink = tl.load(sink_ptr + head * sink_stride, mask=in_heads, other=0.0)
             half, whole = _sink_factors(lse, sink * LOG2_E)
             norm *= half
             acc *= (half * whole)[:, None]
@@ -228,6 +246,7 @@ def sparse_mla_decode_kernel(
 def combine_splits_kernel(
     part_out_ptr, part_top_ptr, part_total_ptr, sink_ptr, sink_stride, out_ptr, lse_ptr, num_heads, num_splits,
     HAS_SINK: tl.constexpr, HEAD_DIM_V: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_D: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):  # fmt: skip
     """Merge the splits of one (request, head) and apply the sink.
 
@@ -240,6 +259,12 @@ def combine_splits_kernel(
     split = tl.arange(0, BLOCK_S)
     in_splits = split < num_splits
     part = (batch * num_splits + split) * num_heads + head
+    wait_for_previous(OVERLAP)
+    dim = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)
+    in_dims = dim < HEAD_DIM_V
+    part_out = tl.load(
+        part_out_ptr + part[:, None] * HEAD_DIM_V + dim[None, :], mask=in_splits[:, None] & in_dims[None, :], other=0.0
+    )
     part_top = tl.load(part_top_ptr + part, mask=in_splits, other=float("-inf"))
     part_total = tl.load(part_total_ptr + part, mask=in_splits, other=0.0)
 
@@ -248,12 +273,6 @@ def combine_splits_kernel(
     total = tl.sum(weight, 0)
     lse = top + tl.log2(total)
     share = tl.where(total == 0.0, 0.0, weight / total)
-
-    dim = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)
-    in_dims = dim < HEAD_DIM_V
-    part_out = tl.load(
-        part_out_ptr + part[:, None] * HEAD_DIM_V + dim[None, :], mask=in_splits[:, None] & in_dims[None, :], other=0.0
-    )
     out = tl.sum(part_out * share[:, None], 0)
     if HAS_SINK:
         half, whole = _sink_factors(lse, tl.load(sink_ptr + head * sink_stride) * LOG2_E)

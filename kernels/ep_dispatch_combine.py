@@ -245,6 +245,9 @@ def ep_dispatch_combine(
     experts_per_rank: int,
     capacity: int,
     dispatch_dtype: DispatchDtype | str,
+    kernel_type: EpKernelType = EpKernelType.INTRA_NODE,
+    block_num: int | None = None,
+    warp_num_per_block: int | None = None,
 ) -> dict[str, torch.Tensor]:
     """``ep_dispatch``, then ``ep_combine`` of an ``expert_out`` that is known beforehand; every tensor of both.
 
@@ -256,6 +259,7 @@ def ep_dispatch_combine(
     sent = ep_dispatch(
         x, x_scale, num_tokens, topk_ids,
         experts_per_rank=experts_per_rank, capacity=capacity, dispatch_dtype=dtype,
+        kernel_type=kernel_type, block_num=block_num, warp_num_per_block=warp_num_per_block,
     )  # fmt: skip
     no_scale = torch.empty(x.shape[0], capacity, 0, dtype=torch.uint8, device=x.device)
     return {
@@ -264,7 +268,7 @@ def ep_dispatch_combine(
         "recv_counts": sent.recv_counts,
         "recv_src": sent.recv_src,
         "send_rows": sent.send_rows,
-        "out": ep_combine(expert_out, sent).out,
+        "out": ep_combine(expert_out, sent, block_num=block_num, warp_num_per_block=warp_num_per_block).out,
     }
 
 

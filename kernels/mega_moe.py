@@ -70,7 +70,9 @@ def mega_moe(
     max_blocks: int | None = None,
     reserve: int = 2,
 ) -> torch.Tensor:
-    """Return what ``mxfp4_moe`` returns, computed by one launch with grid barriers between its matrix multiplies.
+    """Return what ``mxfp4_moe`` returns, computed by one launch: its steps with grid barriers between them.
+
+    Small tiles of slots sorted by expert are taken in turns, and a second multiply waits for its own first one alone.
 
     Arguments as for ``kernels.mxfp4_moe.mxfp4_moe``, with the same checks.  ``reserve``: SMs that the launch leaves to
     others (``sm_budget``); the grid has at most as many blocks as the rest hold, an even number, and at most

@@ -9,18 +9,22 @@ import triton.language as tl
 from harness import Capturable, implements
 from kernels._validate import require_dtype, require_rank, require_same_device, require_shape
 
-#: Elements of one program's tile of the output.
-TILE_ELEMENTS = 2048
-MAX_BLOCK_D = 512
+# From sweeps on an H200: small tiles, whose programs are many, hide best how long a read takes.
+#: Bytes of one program's tile of one part.
+TILE_BYTES = 1024
+MAX_BLOCK_D = 256
 
 
 @triton.jit
 def _merge_kernel(
     outs_ptr, outs_part_stride, outs_row_stride, outs_dim_stride, lses_ptr, lses_part_stride, lses_row_stride,
     out_ptr, lse_ptr, num_parts, num_rows, head_dim,
-    BLOCK_R: tl.constexpr, BLOCK_D: tl.constexpr,
+    BLOCK_R: tl.constexpr, BLOCK_D: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """One tile of rows and dimensions, all parts; grid ``(cdiv(num_rows, BLOCK_R), cdiv(head_dim, BLOCK_D))``."""
+    """One tile of rows and dimensions, all parts; grid ``(cdiv(num_rows, BLOCK_R), cdiv(head_dim, BLOCK_D))``.
+
+    PARTS, a power of two, is at least ``num_parts``: without a loop no read waits for another one.
+    """
     row = tl.program_id(0).to(tl.int64) * BLOCK_R + tl.arange(0, BLOCK_R)
     dim = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)
     in_rows = row < num_rows
@@ -30,24 +34,27 @@ def _merge_kernel(
 
     top = tl.full([BLOCK_R], float("-inf"), tl.float32)
     part_lse_ptr = lses_row
-    for _ in range(num_parts):
-        top = tl.maximum(top, tl.load(part_lse_ptr, mask=in_rows, other=float("-inf")))
+    for part in tl.static_range(PARTS):
+        there = in_rows & (part < num_parts)
+        top = tl.maximum(top, tl.load(part_lse_ptr, mask=there, other=float("-inf")))
         part_lse_ptr += lses_part_stride
     # Subtracting an infinite maximum would turn rows without any part, and lse = +inf, into inf - inf.
     top = tl.where(tl.abs(top) == float("inf"), 0.0, top)
     total = tl.zeros([BLOCK_R], tl.float32)
     part_lse_ptr = lses_row
-    for _ in range(num_parts):
-        total += tl.exp(tl.load(part_lse_ptr, mask=in_rows, other=float("-inf")) - top)
+    for part in tl.static_range(PARTS):
+        there = in_rows & (part < num_parts)
+        total += tl.exp(tl.load(part_lse_ptr, mask=there, other=float("-inf")) - top)
         part_lse_ptr += lses_part_stride
 
     acc = tl.zeros([BLOCK_R, BLOCK_D], tl.float32)
     part_lse_ptr = lses_row
-    for _ in range(num_parts):
-        part_lse = tl.load(part_lse_ptr, mask=in_rows, other=float("-inf"))
-        # A part without keys is not even read: its output may hold NaN, and 0 * NaN is NaN.
-        used = in_tile & (part_lse != float("-inf"))[:, None]
-        part_out = tl.load(outs_row, mask=used, other=0.0).to(tl.float32)
+    for part in tl.static_range(PARTS):
+        there = part < num_parts
+        part_lse = tl.load(part_lse_ptr, mask=in_rows & there, other=float("-inf"))
+        # Read without waiting for the lse.  A part without keys may hold NaN, and 0 * NaN is NaN.
+        part_out = tl.load(outs_row, mask=in_tile & there, other=0.0).to(tl.float32)
+        part_out = tl.where((part_lse != float("-inf"))[:, None], part_out, 0.0)
         share = tl.where(total == 0.0, 0.0, tl.exp(part_lse - top) / total)
         acc += share[:, None] * part_out
         part_lse_ptr += lses_part_stride
@@ -90,7 +97,7 @@ def merge_attn_states(outs: torch.Tensor, lses: torch.Tensor) -> tuple[torch.Ten
     out = torch.empty((num_rows, head_dim), dtype=outs.dtype, device=outs.device)
     lse = torch.empty((num_rows,), dtype=torch.float32, device=outs.device)
     block_d = min(triton.next_power_of_2(max(head_dim, 16)), MAX_BLOCK_D)
-    block_r = TILE_ELEMENTS // block_d
+    block_r = max(TILE_BYTES // outs.element_size() // block_d, 1)
     if num_rows > 0:
         # Triton launches on the current device, which need not be the tensors'.
         with torch.cuda.device_of(outs):
@@ -106,6 +113,7 @@ def merge_attn_states(outs: torch.Tensor, lses: torch.Tensor) -> tuple[torch.Ten
                 head_dim,
                 BLOCK_R=block_r,
                 BLOCK_D=block_d,
+                PARTS=triton.next_power_of_2(num_parts),
                 num_warps=4,
             )
     return out, lse

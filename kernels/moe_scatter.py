@@ -23,6 +23,8 @@ The contract, byte by byte:
   depends on the ids, so every form can be captured in a graph.
 - There are three forms of the kernel.  ``harness.launch.constraints`` chooses by target, Triton version and shared
   memory, within the constraints in force; ``moe_scatter_form`` shows the choice and its reason without a launch.
+- On targets with wgmma the non-persistent form decodes narrow weights in registers, from words of them
+  (``kernels._moe_scatter_words``), unless a persistent form is asked for.
 """
 
 from __future__ import annotations
@@ -41,8 +43,9 @@ from harness.launch.constraints import Form, NoForm, Operands, choose_form, cons
 from harness.launch.current import current_target
 from harness.launch.sm_budget import available_sms
 from kernels._fp4 import GROUP
-from kernels._moe_routing import group_by_expert
+from kernels._moe_routing import group_by_expert, most_tiles
 from kernels._moe_scatter_kernels import moe_scatter_kernel, moe_scatter_persistent_kernel
+from kernels._moe_scatter_words import MOST_QUADS, moe_scatter_words_kernel, scatter_prepare_kernel
 from kernels._validate import (
     require_dtype,
     require_multiple,
@@ -60,8 +63,20 @@ OPERANDS: dict[Format, Operands] = {
     "e4m3": Operands(weights=8),
     "e2m1": Operands(weights=4, scaled=True),
 }
+WORDS_OPERANDS: dict[Format, Operands] = {
+    "e4m3": Operands(weights=8, swapped=True),
+    "e2m1": Operands(weights=4, scaled=True, swapped=True),
+}
 #: (mean slots an expert up to which the entry serves, rows of a tile)
 BLOCK_M = ((16, 16), (96, 64), (None, 128))
+#: The same for words of weights: (mean, slots, weight rows and depth of a tile, warps, stages).  From sweeps on an H200
+#: (256 experts of 4096 x 4096, 6 a token, 16 to 8192 tokens), as are the tiles of bfloat16 that wgmma multiplies.
+WORDS_TILES: dict[Format, tuple[tuple[int | None, int, int, int, int, int], ...]] = {
+    "e4m3": ((16, 16, 64, 128, 4, 4), (48, 32, 128, 128, 4, 3), (None, 64, 128, 64, 4, 4)),
+    "e2m1": ((16, 16, 128, 256, 4, 3), (48, 32, 128, 128, 4, 3), (None, 64, 128, 128, 4, 3)),
+}
+#: Rows of a tile -> its columns, depth and stages.
+WGMMA_TILES = {16: (128, 128, 3), 64: (128, 64, 3), 128: (256, 64, 4)}
 #: Rows, columns and depth beyond which a tile spills there (compiled, not measured).
 LARGEST = {"gfx1100": (64, 64, 32)}
 #: Depth of a tile of more than 16 rows whose decoded weights stay in registers, for the same reason: wherever products
@@ -72,6 +87,8 @@ TMA_ALIGNMENT = 16
 
 _FORMATS: dict[torch.dtype, Format] = {torch.bfloat16: "bf16", torch.float8_e4m3fn: "e4m3", torch.uint8: "e2m1"}
 _LARGEST = (128, 128, 64)
+#: Columns of hidden states that one program puts into stored order, and slots that it looks at together, at most.
+_PREPARED, _CHUNK = 1024, 4096
 # CPU tensors are the virtual GPU's: its default target, and few enough SMs that a program takes several tiles.
 _VIRTUAL_TARGET = "sm_120"
 _VIRTUAL_SMS = 4
@@ -140,19 +157,56 @@ def _describable(tensor: torch.Tensor) -> bool:
     return True
 
 
+def _takes_words(weights: Format, target: Target) -> bool:
+    return weights != "bf16" and has_wgmma(target) and current_constraints().is_persistent is not True
+
+
+def _stages(of_table: int) -> int | None:
+    # A tile that was asked for may need fewer stages than the table's.
+    asked = current_constraints()
+    own = asked.block_m or asked.block_n or asked.block_k
+    return asked.num_stages or (None if own else of_table)
+
+
+def _choose_words(weights: Format, w: torch.Tensor, mean: float, target: Target) -> Form:
+    asked = current_constraints()
+    tiles = WORDS_TILES[weights]
+    _, *tile = next(tile for tile in tiles if tile[0] is None or mean <= tile[0])
+    block_m, block_n, block_k, num_warps, num_stages = tile
+    limits = replace(
+        asked,
+        is_persistent=False,
+        block_m=asked.block_m or block_m,
+        block_n=asked.block_n or min(block_n, max(16, triton.next_power_of_2(w.shape[1]))),
+        block_k=asked.block_k or block_k,
+        num_warps=asked.num_warps or num_warps,
+        num_stages=_stages(num_stages),
+    )
+    if limits.block_k < GROUP:
+        raise NoForm(f"block_k: wanted at least {GROUP} for words of weights, got {limits.block_k}")
+    return choose_form(target=target, limits=limits, operands=WORDS_OPERANDS[weights])
+
+
 def _choose(weights: Format, w: torch.Tensor, num_slots: int, target: Target, *, refused: bool = False) -> Form:
     wanted = current_constraints()
     experts, rows, _ = w.shape
     mean = num_slots / max(experts, 1)
+    if _takes_words(weights, target):
+        return _choose_words(weights, w, mean, target)
     most_m, most_n, most_k = LARGEST.get(target.arch, _LARGEST)
     block_m = wanted.block_m or min(most_m, next(size for most, size in BLOCK_M if most is None or mean <= most))
     if weights != "bf16" and block_m > BLOCK_M[0][1] and not (has_wgmma(target) or has_tensor_memory(target)):
         most_k = min(most_k, DECODED_DEPTH)
+    num_stages = wanted.num_stages
+    if weights == "bf16" and has_wgmma(target) and wanted.is_persistent is not True and block_m in WGMMA_TILES:
+        most_n, most_k, num_stages = WGMMA_TILES[block_m]
+        num_stages = _stages(num_stages)
     limits = replace(
         wanted,
         block_m=block_m,
         block_n=wanted.block_n or min(most_n, max(16, triton.next_power_of_2(rows))),
         block_k=wanted.block_k or most_k,
+        num_stages=num_stages,
     )
     if weights == "e2m1" and limits.block_k < GROUP:
         raise NoForm(f"block_k: wanted at least {GROUP} for E2M1 weights, one group of a scale, got {limits.block_k}")
@@ -207,7 +261,8 @@ def _launch(
         return torch.zeros(tokens, topk, rows, dtype=torch.bfloat16, device=w.device)
 
     persistent = form.name != "non-persistent"
-    ready = _describable(hidden_states) if persistent else hidden_states.stride(1) == 1
+    from_words = _takes_words(weights, target)
+    ready = _describable(hidden_states) if persistent else from_words or hidden_states.stride(1) == 1
     x = hidden_states if ready else hidden_states.clone(memory_format=torch.contiguous_format)
     # Triton has no names for these formats on every target: their bytes go in as bytes.
     codes = w.view(torch.uint8) if weights == "e4m3" else w
@@ -218,8 +273,12 @@ def _launch(
     with torch.cuda.device_of(w):
         ids = topk_ids.reshape(-1)
         # Slots without an expert are grouped like an expert's, behind the last one.
-        nobody = torch.where((ids >= 0) & (ids < experts), ids, experts)
-        order, tiles = group_by_expert(nobody, experts + 1, form.tile.m)
+        if from_words:
+            order = torch.empty(num_slots, dtype=torch.int32, device=w.device)
+            tiles = torch.empty(most_tiles(num_slots, experts + 1, form.tile.m), 3, dtype=torch.int32, device=w.device)
+        else:
+            nobody = torch.where((ids >= 0) & (ids < experts), ids, experts)
+            order, tiles = group_by_expert(nobody, experts + 1, form.tile.m)
         out = torch.empty(tokens, topk, rows, dtype=torch.bfloat16, device=w.device)
         columns = triton.cdiv(rows, form.tile.n)
         options = {
@@ -239,12 +298,35 @@ def _launch(
                 TensorDescriptor.from_tensor(flat, [1, form.tile.n]) if scatters else flat,
                 SCATTERS=scatters, **options,
             )  # fmt: skip
+        elif from_words:
+            quads = _quads(weights, depth, form.tile.k)
+            stored = torch.empty(tokens, depth, dtype=torch.bfloat16, device=w.device)
+            step = min(depth & -depth, _PREPARED)
+            scatter_prepare_kernel[(max(experts + 1, tokens * (depth // step)),)](
+                ids, num_slots, experts, order, tiles, len(tiles),
+                hidden_states, *hidden_states.stride(), stored, tokens,
+                K=depth, FORMAT=weights, BLOCK_K=step, QUADS=quads, EXPERTS=triton.next_power_of_2(experts + 1),
+                CHUNK=min(triton.next_power_of_2(num_slots), _CHUNK), BLOCK_M=form.tile.m, num_warps=4,
+            )  # fmt: skip
+            words = w.view(torch.int32)
+            moe_scatter_words_kernel[(len(tiles) * columns,)](
+                order, tiles, num_slots, experts,
+                stored, words, words.stride(0), words.stride(1), *scale_arguments, out,
+                PTX=True, QUADS=quads, **options,
+            )  # fmt: skip
         else:
-            moe_scatter_kernel[len(tiles), columns](
+            moe_scatter_kernel[(len(tiles) * columns,)](
                 order, tiles, num_slots, experts,
                 x, x.stride(0), codes, codes.stride(0), codes.stride(1), *scale_arguments, out, **options,
             )  # fmt: skip
     return out
+
+
+def _quads(weights: Format, depth: int, block_k: int) -> int:
+    """Return how many words, of E4M3, or groups of 32, of E2M1, are stored together: `kernels._moe_scatter_words`."""
+    if weights == "e4m3":
+        return min(MOST_QUADS, (depth & -depth) // 16, block_k // 16)
+    return min(MOST_QUADS, (depth & -depth) // GROUP, block_k // GROUP)
 
 
 def _sms(device: torch.device) -> int:
@@ -300,3 +382,12 @@ def moe_scatter_non_persistent(
     """``moe_scatter`` by plain pointers."""
     with constraints(is_persistent=False):
         return _launch(hidden_states, w, topk_ids, w_scale)
+
+
+@implements("moe_scatter", name="words", requires=Requires(targets=("sm90",)), capturable=_GRAPHS)
+def moe_scatter_words(
+    hidden_states: torch.Tensor, w: torch.Tensor, topk_ids: torch.Tensor, *, w_scale: torch.Tensor | None = None
+) -> torch.Tensor:
+    """``moe_scatter`` by plain pointers, CPU tensors as on sm_90, which decodes words of narrow weights."""
+    with constraints(is_persistent=False, epilogue="store"):
+        return _launch(hidden_states, w, topk_ids, w_scale, virtual_target="sm_90")

@@ -9,7 +9,9 @@ import triton
 import triton.language as tl
 
 from harness import Capturable, implements
+from harness.device.capabilities import has_wgmma
 from harness.launch.current import current_target
+from kernels._overlap import can_overlap, let_next_start, overlap_option, wait_for_previous
 from kernels._validate import require_dtype, require_rank, require_same_device, require_shape, require_stride
 
 HEAD_DIM = 128
@@ -30,6 +32,8 @@ MAX_PAGES_A_PROGRAM = 16
 MAX_SEQ_LEN = 2**31 - PAGE_SIZE * MAX_PAGES_A_PROGRAM
 #: Two pages are on their way to shared memory during the products of a third: 8 KiB each.
 NUM_STAGES = 3
+#: Where many pages follow each other and shared memory holds four programs of it.
+NUM_STAGES_HOPPER = 4
 # Tensors of the virtual GPU are the CPU's: its default target.
 _VIRTUAL_TARGET = "sm_120"
 
@@ -52,9 +56,11 @@ def _values(bytes, ROWS: tl.constexpr):
 
 @triton.jit
 def _keys(words):
-    even = tl.join(words & 255, (words >> 16) & 255)
-    odd = tl.join((words >> 8) & 255, (words >> 24) & 255)
-    return _values(tl.join(even, odd).to(tl.uint8), words.shape[0])
+    # Not a shift: LLVM takes the bytes of one apart, and puts them together again with four instructions a word.
+    upper = tl.umulhi(words, tl.full(words.shape, 1 << 16, tl.uint32))
+    even = tl.join(words.to(tl.uint8), upper.to(tl.uint8))
+    odd = tl.join((words >> 8).to(tl.uint8), (upper >> 8).to(tl.uint8))
+    return _values(tl.join(even, odd), words.shape[0])
 
 
 @triton.jit
@@ -64,7 +70,7 @@ def _load_heads(q_row, q_head_stride, weights_row, weights_head_stride, first, n
     in_heads = head < num_heads
     head_ptr = q_row + head.to(tl.int64) * q_head_stride
     code = tl.load(head_ptr[:, None] + tl.arange(0, 4 * _WORDS)[None, :], mask=in_heads[:, None], other=0)
-    weight = tl.load(weights_row + head * weights_head_stride, mask=in_heads, other=0.0)
+    weight = tl.load(weights_row + head.to(tl.int64) * weights_head_stride, mask=in_heads, other=0.0)
     return tl.trans(_values(code, BLOCK_H)), weight
 
 
@@ -80,21 +86,25 @@ def _paged_mqa_logits_kernel(
     weights_ptr, weights_row_stride, weights_head_stride, seq_lens_ptr, seq_lens_stride,
     table_ptr, table_row_stride, table_column_stride, num_columns, logits_ptr, max_seq_len, num_heads,
     BLOCK_H: tl.constexpr, ONE_TILE: tl.constexpr, PAGES: tl.constexpr, NUM_STAGES: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):  # fmt: skip
     """``PAGES`` pages of one sequence; grid ``(cdiv(pages of a row of logits, PAGES), B)``.
 
     ``words_ptr`` and ``scales_ptr`` are the same cache as int32 and float32. ``ONE_TILE``: the queries of all heads,
     at most ``BLOCK_H``, are held.
     """
+    wait_for_previous(OVERLAP)
+    # not before: the launch after the next would take places that the next one needs
+    let_next_start(OVERLAP)
     row = tl.program_id(1).to(tl.int64)
     seq_len = tl.load(seq_lens_ptr + row * seq_lens_stride)
     number = tl.arange(0, PAGES)
     column = tl.program_id(0) * PAGES + number
-    # entries past the sequence may hold anything
-    owned = (column * _PAGE_SIZE < seq_len) & (column < num_columns)
     entry_ptr = table_ptr + row * table_row_stride + column.to(tl.int64) * table_column_stride
-    entries = tl.load(entry_ptr, mask=owned, other=-1)
-    entries = tl.where((entries >= 0) & (entries < num_pages), entries, -1).to(tl.int32)
+    # at the same time as the length; entries past the sequence may hold anything
+    entries = tl.load(entry_ptr, mask=(column < num_columns), other=-1)
+    owned = column * _PAGE_SIZE < seq_len
+    entries = tl.where(owned & (entries >= 0) & (entries < num_pages), entries, -1).to(tl.int32)
     q_row = q_ptr + row * q_row_stride
     weights_row = weights_ptr + row * weights_row_stride
     if ONE_TILE:
@@ -107,7 +117,7 @@ def _paged_mqa_logits_kernel(
         valid = page >= 0
         start = page.to(tl.int64) * page_bytes // 4
         # tokens of the page past the sequence are read, and left out below
-        keys = _keys(tl.load((words_ptr + start) + word, mask=valid, other=0))
+        keys = _keys(tl.load((words_ptr + start) + word, mask=valid, other=0).to(tl.uint32, bitcast=True))
         scale = tl.load((scales_ptr + start) + (_SCALES + offset), mask=valid, other=0.0)
         if ONE_TILE:
             total = _score(keys, q, weight)
@@ -171,10 +181,13 @@ def paged_mqa_logits(
     batch, _, num_heads, _ = q.shape
     logits = torch.empty((batch, max_seq_len), dtype=torch.float32, device=q.device)
     columns = triton.cdiv(max_seq_len, PAGE_SIZE)
-    amd = current_target(q.device, _VIRTUAL_TARGET).vendor == "rocm"
+    target = current_target(q.device, _VIRTUAL_TARGET)
+    amd = target.vendor == "rocm"
+    overlap = can_overlap(target)
     if logits.numel() == 0:
         return logits
     pages = max(1, min(MAX_PAGES_A_PROGRAM, triton.next_power_of_2(batch * columns // MANY_PROGRAMS)))
+    stages = NUM_STAGES_HOPPER if has_wgmma(target) and pages == MAX_PAGES_A_PROGRAM else NUM_STAGES
     # Triton launches on the current device, which need not be the tensors'.
     with torch.cuda.device_of(q):
         _paged_mqa_logits_kernel[(triton.cdiv(columns, pages), batch)](
@@ -198,8 +211,10 @@ def paged_mqa_logits(
             BLOCK_H=AMD_BLOCK_H if amd else min(MAX_BLOCK_H, max(16, triton.next_power_of_2(num_heads))),
             ONE_TILE=not amd and num_heads <= MAX_BLOCK_H,
             PAGES=pages,
-            NUM_STAGES=1 if amd else NUM_STAGES,
+            NUM_STAGES=1 if amd else stages,
+            OVERLAP=overlap,
             num_warps=4,
+            **overlap_option(q, overlap),
         )
     return logits
 

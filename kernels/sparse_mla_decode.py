@@ -12,6 +12,7 @@ from harness import Capturable, Compiles, Expected, implements
 from harness.device.capabilities import has_wgmma
 from harness.device.targets import Target
 from harness.launch.current import current_target
+from kernels._overlap import can_overlap, overlap_option
 from kernels._sparse_mla_arguments import (
     MAX_SPLITS,
     Cache,
@@ -53,8 +54,8 @@ MANY_HEADS_HOPPER_TWO_CACHES = Tile(64, 32, 8)
 AMD = Tile(16, 16, 4)
 #: Programs that fill a GPU once (SM counts are 78 to 188); a smaller grid is split over tokens up to this.
 TARGET_PROGRAMS = 128
-#: Numbers that one program of the merge loads.
-COMBINE_ELEMENTS = 4096
+#: Numbers that one program, one warp, of the merge loads.
+COMBINE_ELEMENTS = 2048
 # Tensors of the virtual GPU are the CPU's: its default target.
 _VIRTUAL_TARGET = "sm_120"
 
@@ -155,8 +156,8 @@ def sparse_mla_decode(
 
     Returns ``out`` bf16 [B, 1, H, head_dim_v], rounded once, and ``lse`` float32 [B, H]: natural logarithm, without
     the sink. A row with no valid token, or with only scores of -inf, gives out 0 and lse -inf. Score products are
-    accumulated in float32, the softmax weights enter the second product as bfloat16; one below 2^-125 times the number
-    of listed tokens, as a share of the row's largest, keeps fewer than its 8 bits.
+    accumulated in float32, the softmax weights enter the second product as bfloat16; one below 2^-125 of the row's sum
+    keeps fewer than its 8 bits, or counts for nothing.
 
     Raises TypeError or ValueError naming the argument before any allocation or launch.
     """
@@ -171,7 +172,8 @@ def sparse_mla_decode(
     check_devices(q, attn_sink, {"": cache} if extra is None else {"": cache, "extra_": extra})
 
     topks = [part.topk for part in (cache, extra) if part is not None]
-    tile = choose_tile(batch, num_heads, len(topks), current_target(q.device, _VIRTUAL_TARGET))
+    target = current_target(q.device, _VIRTUAL_TARGET)
+    tile = choose_tile(batch, num_heads, len(topks), target)
     programs = batch * triton.cdiv(num_heads, tile.block_h)
     token_tiles = sum(triton.cdiv(topk, tile.block_t) for topk in topks)
     out = torch.empty((batch, 1, num_heads, head_dim_v), dtype=torch.bfloat16, device=q.device)
@@ -185,6 +187,7 @@ def sparse_mla_decode(
         partials = tuple(
             torch.empty(shape, dtype=torch.float32, device=q.device) for shape in ((*rows, head_dim_v), rows, rows)
         )
+    overlap = splits > 1 and can_overlap(target)
     sink = (attn_sink, 0 if attn_sink is None else attn_sink.stride(0))
     # Triton launches on the current device, which need not be the tensors'.
     with torch.cuda.device_of(q):
@@ -199,7 +202,6 @@ def sparse_mla_decode(
             lse,
             *partials,
             scale * LOG2_E.value,
-            0.5 ** sum(topks).bit_length(),
             num_heads,
             splits,
             HAS_LENGTH=cache.length is not None,
@@ -213,6 +215,7 @@ def sparse_mla_decode(
             BLOCK_H=tile.block_h,
             BLOCK_T=tile.block_t,
             SUMS=tile.warps_along_tokens,
+            OVERLAP=overlap,
             num_warps=tile.num_warps,
         )
         if splits > 1:
@@ -229,7 +232,9 @@ def sparse_mla_decode(
                 HEAD_DIM_V=head_dim_v,
                 BLOCK_S=block_s,
                 BLOCK_D=block_d,
-                num_warps=max(1, min(4, block_s * block_d // 1024)),
+                OVERLAP=overlap,
+                num_warps=1,
+                **overlap_option(q, overlap),
             )
     return out, lse
 

@@ -13,8 +13,10 @@ def ep_dispatch_combine(
     experts_per_rank: int,
     capacity: int,
     dispatch_dtype: str,
+    block_num: int | None = None,
+    warp_num_per_block: int | None = None,
 ) -> dict[str, torch.Tensor]:
-    """Return what every rank receives, and what comes back to every token.
+    """Return what every rank receives, and what comes back to every token, whatever grid is asked for.
 
     ``x [world, max_tokens, width]`` and ``x_scale [world, max_tokens, groups]`` hold one row a token, already in
     ``dispatch_dtype``; None stands for no scales.  The first ``num_tokens[r]`` rows of rank r are tokens.  An id e of

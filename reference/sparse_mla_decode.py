@@ -13,6 +13,9 @@ SCALE_BYTES = 8
 TOKEN_BYTES = DATA_BYTES + SCALE_BYTES
 #: One unit of relative error of a float32 accumulation.
 UNIT = 2.0**-23
+#: Share of a row from which on a weight counts in full: a power of two above bfloat16's and float32's smallest normal
+#: number, since exponentials on GPUs flush what is below it and tensor cores want weights scaled to a sum of at most 1.
+SMALLEST_SHARE = 2.0**-125
 
 
 def sparse_mla_decode(
@@ -35,7 +38,8 @@ def sparse_mla_decode(
     ``indices [B, 1, topk]`` are page * page_size + offset, of which those outside the pool or at a position past
     ``topk_length [B]`` do not exist.  One softmax runs over both caches; ``attn_sink [H]`` adds exp(sink) to its
     denominator only.  ``lse`` is natural, without the sink; a row with no token gives zeros and -inf.  With a bf16
-    ``q`` the weights are rounded to bf16 before they meet V, as tensor cores need them; with float64 nothing is.
+    ``q`` the weights are rounded to bf16 before they meet V, as tensor cores need them, and those below
+    ``SMALLEST_SHARE`` of the row's sum are left out; with float64 nothing is.
     """
     wide = torch.promote_types(q.dtype, torch.float32)
     batch, _, num_heads, _ = q.shape
@@ -48,8 +52,11 @@ def sparse_mla_decode(
         scores = q[row, 0].to(wide) @ kv.T * _scale(softmax_scale)
         top = scores.amax(dim=1)
         p = torch.exp(scores - top[:, None])
-        lse[row] = top + torch.log(p.sum(dim=1))
-        average = p.to(q.dtype).to(wide) @ kv[:, :head_dim_v] / p.sum(dim=1)[:, None]
+        total = p.sum(dim=1)
+        lse[row] = top + torch.log(total)
+        if q.dtype == torch.bfloat16:
+            p = p.masked_fill(p < SMALLEST_SHARE * total[:, None], 0).bfloat16().to(wide)
+        average = p @ kv[:, :head_dim_v] / total[:, None]
         out[row, 0] = (average * _kept(lse[row], attn_sink)[:, None]).to(q.dtype)
     return {"out": out, "lse": lse}
 

@@ -51,12 +51,16 @@ class _LaunchConfig(ctypes.Structure):
 
 
 class Kernel:
-    """A loaded kernel: ``registers`` and ``static_shared`` as the driver states them, and how many blocks it holds."""
+    """A loaded kernel: ``registers`` and ``static_shared`` as the driver states them, and how many blocks it holds.
+
+    ``handle`` is its ``CUfunction``.
+    """
 
     def __init__(self, driver, source):
         module, self._driver, self._function = ctypes.c_void_p(), driver, ctypes.c_void_p()
         self._call("cuModuleLoadData", ctypes.byref(module), source.encode())
         self._call("cuModuleGetFunction", ctypes.byref(self._function), module, b"kernel")
+        self.handle = self._function.value
         self.registers = self._attribute(_REGISTERS)
         self.static_shared = self._attribute(_STATIC_SHARED)
 
@@ -102,16 +106,24 @@ class Kernel:
 
 
 @contextmanager
-def primary_context(index):
-    """The driver with device ``index``'s primary context current; yields the library."""
+def retained(index):
+    """Device ``index``'s primary context kept alive; yields the driver's library and the context."""
     driver = ctypes.CDLL("libcuda.so.1")
     assert driver.cuInit(0) == 0
-    device, context, before = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_void_p()
+    device, context = ctypes.c_int(), ctypes.c_void_p()
     assert driver.cuDeviceGet(ctypes.byref(device), index) == 0
     assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) == 0
     try:
+        yield driver, context
+    finally:
+        driver.cuDevicePrimaryCtxRelease_v2(device)
+
+
+@contextmanager
+def primary_context(index):
+    """The driver with device ``index``'s primary context current; yields the library."""
+    before = ctypes.c_void_p()
+    with retained(index) as (driver, context):
         assert driver.cuCtxPushCurrent_v2(context) == 0
         yield driver
         assert driver.cuCtxPopCurrent_v2(ctypes.byref(before)) == 0
-    finally:
-        driver.cuDevicePrimaryCtxRelease_v2(device)

@@ -19,19 +19,25 @@ H200 = 132
 SOME_BLOCK = range(4096)
 
 
-def measured(program):
-    """What ``program`` found."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.device.barrier_programs", program],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    line = done.stdout.splitlines()[-1]
-    sys.stdout.write(f"\n{program}: {line}\n")
-    return json.loads(line)
+@pytest.fixture
+def measured(child_environment):
+    """What a program, given by name, found."""
+
+    def run(program):
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.device.barrier_programs", program],
+            cwd=ROOT,
+            env=child_environment,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+        )
+        assert done.returncode == 0, done.stderr[-4000:]
+        line = done.stdout.splitlines()[-1]
+        sys.stdout.write(f"\n{program}: {line}\n")
+        return json.loads(line)
+
+    return run
 
 
 def passes(run):
@@ -49,7 +55,7 @@ def times_out(run, arrived):
     )
 
 
-def test_the_widest_resident_grid_passes_and_one_block_more_times_out():
+def test_the_widest_resident_grid_passes_and_one_block_more_times_out(measured):
     found = measured("resident")
     bound, runs = found["bound"], found["runs"]
     if found["sms"] == H200:
@@ -62,7 +68,7 @@ def test_the_widest_resident_grid_passes_and_one_block_more_times_out():
     assert found["message"].endswith(f", phase 1, arrived {bound} of {bound + 1}")
 
 
-def test_with_two_sms_held_the_full_grid_times_out_and_the_reserved_one_passes():
+def test_with_two_sms_held_the_full_grid_times_out_and_the_reserved_one_passes(measured):
     found = measured("held")
     assert len(set(found["held"])) == 2, found
     ours, theirs = (-(-registers // 8) * 8 * 1024 for registers in found["registers"])
@@ -79,7 +85,7 @@ def test_with_two_sms_held_the_full_grid_times_out_and_the_reserved_one_passes()
 @pytest.mark.sm100
 @pytest.mark.sm103
 @pytest.mark.sm120
-def test_in_green_contexts_the_bound_is_the_contexts_own():
+def test_in_green_contexts_the_bound_is_the_contexts_own(measured):
     found = measured("green")
     assert [context["units"] for context in found["contexts"]] == [96, 64, 40]
     for context in found["contexts"]:
@@ -94,14 +100,14 @@ def test_in_green_contexts_the_bound_is_the_contexts_own():
     assert passes(found["after"]), found["after"]
 
 
-def test_a_hundred_thousand_launches_publish_what_they_stored():
+def test_a_hundred_thousand_launches_publish_what_they_stored(measured):
     found = measured("many")
     assert found["launches"] == 100_000
     assert found["wrong"] == 0
     assert found["clean"]
 
 
-def test_captures_report_and_threads_take_turns():
+def test_captures_report_and_threads_take_turns(measured):
     found = measured("host")
     assert "the first launch is being captured" in found["refused"]
     bound = found["bound"]

@@ -17,8 +17,7 @@ DEADLINE_S = 150
 
 
 @pytest.mark.parametrize("workers", [1, 4])
-def test_three_planted_faults_cost_three_tests(tmp_path, workers, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+def test_three_planted_faults_cost_three_tests(tmp_path, workers, child_environment):
     shutil.copy(planted_project.__file__, tmp_path / "test_planted.py")
     (tmp_path / "pytest.ini").write_text("[pytest]\nconformance_modules = kernels\n")
     done = subprocess.run(
@@ -27,6 +26,7 @@ def test_three_planted_faults_cost_three_tests(tmp_path, workers, monkeypatch):
             "--gpu-workers", str(workers), "--junitxml", "junit.xml", "test_planted.py",
         ],
         cwd=tmp_path,
+        env={**child_environment, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.device import detect
+from harness.hardware import placing
 from harness.memcheck import lane
 from harness.report.records import Verdict
 
@@ -27,9 +29,16 @@ SOUND = {
 }
 
 
-def job(name, **changes):
-    stated = {"modules": (PLANTS,), "folder": str(ROOT), "pinned": 2, "drawn": 0, **changes}
-    return lane.Job(contract="planted", implementation=name, **stated)
+@pytest.fixture
+def job(gpu_target):
+    """Makes the job of a plant, called by name."""
+    device = placing.device_for(gpu_target, detect()).index
+
+    def make(name, **changes):
+        stated = {"modules": (PLANTS,), "folder": str(ROOT), "device": device, "pinned": 2, "drawn": 0, **changes}
+        return lane.Job(contract="planted", implementation=name, **stated)
+
+    return make
 
 
 def lines_of(kernel):
@@ -56,7 +65,7 @@ def complaint(result):
 
 
 @pytest.mark.parametrize("planted", FOUND)
-def test_its_tool_finds_the_planted_fault_at_its_line_and_nothing_elsewhere(planted):
+def test_its_tool_finds_the_planted_fault_at_its_line_and_nothing_elsewhere(planted, job):
     tool = FOUND[planted][0]
     jobs = [job(name) for name in (planted, *SOUND[tool])]
     results = lane.run(jobs, watching=[tool], children=3, excused=lambda job, tool, case: job.implementation == "known")
@@ -70,7 +79,7 @@ def test_its_tool_finds_the_planted_fault_at_its_line_and_nothing_elsewhere(plan
         assert "reports about kernels of libraries do not count: at::native::" in results[-1].judgement.note
 
 
-def test_a_hang_ends_at_its_deadline():
+def test_a_hang_ends_at_its_deadline(job):
     [hung] = lane.run([job("hang", pinned=1)], watching=["memcheck"], deadline=12.0)
     assert hung.judgement.verdict is Verdict.TIMEOUT
     assert "not done after 12 s" in hung.judgement.note

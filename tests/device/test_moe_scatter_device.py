@@ -128,3 +128,32 @@ def test_what_the_device_cannot_do_is_refused_before_the_launch(contract):
             scatter.moe_scatter_persistent_scatter(**given)
     with constraints(block_m=256, block_n=256, block_k=256, num_stages=8), pytest.raises(NoForm, match="bytes"):
         scatter.moe_scatter(**given)
+
+
+@pytest.mark.sm90
+@pytest.mark.parametrize("weights", ["e4m3", "e2m1"])
+def test_decoding_in_ptx_gives_the_bits_of_the_portable_form(weights, monkeypatch):
+    """Every code and every scale, those that are NaN among them: 256 rows, each of one code in all columns."""
+    depth, rows = 64, 256
+    codes = torch.arange(rows, dtype=torch.uint8, device=DEVICE)[None, :, None]
+    given = {
+        # one column of each token counts, so that a result is a weight
+        "hidden_states": torch.eye(depth, dtype=torch.bfloat16, device=DEVICE),
+        "w": codes.repeat(2, 1, depth if weights == "e4m3" else depth // 2),
+        "topk_ids": torch.tensor([[0], [1]], dtype=torch.int32, device=DEVICE).repeat(depth // 2, 1),
+    }
+    if weights == "e4m3":
+        given["w"] = given["w"].view(torch.float8_e4m3fn)
+        given["w_scale"] = torch.ones(2, rows, device=DEVICE)
+    else:
+        given["w_scale"] = codes.flip(1).repeat(2, 1, depth // 32)
+    found = [scatter.moe_scatter_words(**given)]
+    kernel = scatter.moe_scatter_words_kernel
+    portable = {"__getitem__": lambda _, grid: lambda *args, **named: kernel[grid](*args, **named | {"PTX": False})}
+    monkeypatch.setattr(scatter, "moe_scatter_words_kernel", type("Portable", (), portable)())
+    found.append(scatter.moe_scatter_words(**given))
+    # NaN times the 0 of the other columns is NaN, whichever its bits are
+    first, second = (one.view(torch.int16).where(~one.isnan(), 0x7FC0) for one in found)
+    assert torch.equal(first, second)
+    assert first.ne(0x7FC0).any()
+    assert first.eq(0x7FC0).any()

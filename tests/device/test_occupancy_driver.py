@@ -1,11 +1,15 @@
 """Residency against the driver's own answer on a real GPU, shape by shape; nothing is launched."""
 
+from contextlib import ExitStack
+
 import pytest
 
 from harness.device import detect
 from harness.device.capabilities import has_clusters
+from harness.hardware import placing
 from harness.launch import Resources, barrier_safe_grid, context_units, resident_blocks
-from tests.device.occupancy import Kernel, primary_context, ptx
+from harness.launch.clusters import active_clusters
+from tests.device.occupancy import Kernel, primary_context, ptx, retained
 
 pytestmark = pytest.mark.cuda
 
@@ -14,21 +18,31 @@ WARPS = (1, 2, 3, 4, 5, 7, 8, 12, 16, 24, 32)
 BARRIERS = (1, 2, 3, 7, 16)
 
 
-@pytest.fixture(scope="module")
-def device():
-    return next(device for device in detect().devices if device.vendor == "cuda")
+@pytest.fixture
+def device(gpu_target):
+    return placing.device_for(gpu_target, detect())
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def driver(device):
     with primary_context(device.index) as library:
         yield library
 
 
 @pytest.fixture(scope="module")
-def kernel(driver, device):
-    """``kernel(live, barriers, static_shared)``, each loaded once."""
-    loaded = {}
+def kernels():
+    """Kernels by device: their context, which torch holds too, outlives a test."""
+    with ExitStack() as contexts:
+        yield contexts, {}
+
+
+@pytest.fixture
+def kernel(kernels, driver, device):
+    """``kernel(live, barriers, static_shared)``, each loaded once on a device."""
+    contexts, by_device = kernels
+    if device.index not in by_device:
+        contexts.enter_context(retained(device.index))
+    loaded = by_device.setdefault(device.index, {})
     target = "sm_90" if has_clusters(device.target) else "sm_80"
 
     def load(live, barriers=1, static_shared=0):
@@ -100,6 +114,21 @@ def test_no_more_pairs_of_blocks_are_counted_than_the_driver_finds(kernel, devic
         if ours > drivers:
             too_many.append(f"{block}: ours {ours}, the driver's {drivers}")
     assert too_many == []
+
+
+@pytest.mark.sm90
+@pytest.mark.sm100
+@pytest.mark.sm103
+@pytest.mark.sm120
+@pytest.mark.sm121
+def test_with_the_compiled_kernel_clusters_are_the_drivers(kernel, device):
+    found = kernel(60)
+    for size, num_warps, dynamic_shared in ((2, 8, 4), (4, 8, 30_000), (8, 4, 60_000)):
+        block = Resources(num_warps=num_warps, registers=found.registers, shared_dynamic=dynamic_shared)
+        drivers = found.active_clusters(size, num_warps, dynamic_shared)
+        assert active_clusters(found.handle, size, block) == drivers
+        safe = barrier_safe_grid(10**6, block, device, clusters=size, function=found.handle)
+        assert safe.bound == drivers * size
 
 
 def test_the_context_of_the_whole_device_has_all_its_sms(driver, device):

@@ -6,6 +6,7 @@ MEGA = "mega_moe"
 BYTES = "_mega_moe_kernel"
 WORDS = "_mega_moe_words_kernel"
 LAUNCH = "_mega_moe_words_launch"
+TURNS = "_mega_moe_turns"
 
 
 def _mega(name: str, file: str, old: str, new: str, check: str, count: int = 1, impl: str = "auto") -> Planted:
@@ -23,11 +24,21 @@ FAULTS = (
     ),
     _mega("slots without an expert computed, by bytes", BYTES, "if expert >= 0:", "if expert >= -1:", "memory",
           count=2),
+    _mega("limit of blocks ignored, by bytes", MEGA, "wanted = min(wanted, max_blocks)", "pass", "launch"),
+    _mega("limit of blocks ignored", LAUNCH, "wanted = min(wanted, max_blocks)", "pass", "launch"),
     _mega("no barrier after the preparation", WORDS, "grid_barrier(words_ptr, 1, max_polls)", "block >= 0", "memory"),
     _mega(
-        "no barrier between the matrix multiplies", WORDS, "grid_barrier(words_ptr, 2, max_polls)", "block >= 0",
-        "memory",
+        "no barrier between the matrix multiplies", WORDS, "grid_barrier(words_ptr, 2, max_polls)\n        if",
+        "block >= 0\n        if", "memory",
     ),
+    _mega(
+        "no barrier before the combination of what was taken in turns", WORDS,
+        "grid_barrier(words_ptr, 2, max_polls)\n    else:", "block >= 0\n    else:",
+        "interleaving", impl="grouped",
+    ),
+    _mega("down before gate and up", TURNS, "while done < ROW_BLOCKS:", "while done < 0:", "interleaving",
+          impl="grouped"),
+    _mega("last turn left out", TURNS, "while turn < stop:", "while turn < stop - 1:", "unwritten", impl="grouped"),
     _mega(
         "no barrier before the combination", WORDS, "grid_barrier(words_ptr, 3, max_polls)", "block >= 0",
         "interleaving", impl="grouped",

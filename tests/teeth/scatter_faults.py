@@ -12,6 +12,10 @@ def _scatter(
     return Planted(name, file, old, new, check, SCATTER, implementation, count)
 
 
+def _words(name: str, old: str, new: str, check: str = "oracle:out") -> Planted:
+    return _scatter(name, "_moe_scatter_words", old, new, check, "words")
+
+
 #: Killed by a check of the contract.
 FAULTS = (
     _scatter(
@@ -70,10 +74,24 @@ FAULTS = (
     _scatter(
         "scale of the wrong row",
         DEVICE,
-        "tl.load(scale_ptrs + row * row_stride, mask=(row < N) & real",
-        "tl.load(scale_ptrs + (row ^ 1) * row_stride, mask=(row < N) & real",
+        "tl.load(scale_ptrs + row.to(tl.int64) * row_stride, mask=(row < N) & real",
+        "tl.load(scale_ptrs + (row ^ 1).to(tl.int64) * row_stride, mask=(row < N) & real",
         "oracle:out",
         "persistent-store",
+    ),
+    _scatter(
+        "factors of far rows in 32 bits",
+        DEVICE,
+        "tl.load(scale_ptrs + row.to(tl.int64) * row_stride, mask=(row < N) & real",
+        "tl.load(scale_ptrs + row * row_stride, mask=(row < N) & real",
+        "memory",
+    ),
+    _scatter(
+        "exponents of far rows in 32 bits",
+        DEVICE,
+        "(row.to(tl.int64) * row_stride)[:, None] + group",
+        "(row * row_stride)[:, None] + group",
+        "memory",
     ),
     _scatter("nibbles swapped", "_fp4", "return low, high", "return high, low", "oracle:out", "persistent-scatter"),
     _scatter("NaN of e4m3 read as 480", DEVICE, "magnitude == 0x7F,", "magnitude == 0x80,", "oracle:out"),
@@ -119,6 +137,28 @@ FAULTS = (
         "written",
         "persistent-store",
     ),
+    _words("slots without an expert in no tile", "program <= num_experts:", "program < num_experts:", "written"),
+    _words("tiles that nobody uses left as they were", "if own == 0:", "if own < 0:", "unwritten"),
+    _words(
+        "words past K read",
+        "inside[:, None] & (word < K // CODES)[None, :]",
+        "inside[:, None] & (word >= 0)[None, :]",
+        "memory",
+    ),
+    _words(
+        "words of rows past N read",
+        "inside[:, None] & (word < K // CODES)[None, :]",
+        "(row >= 0)[:, None] & (word < K // CODES)[None, :]",
+        "memory",
+    ),
+    _words("words behind the experts multiplied", "tl.where(real, K, 0)", "K", "memory"),
+    _words("rows of words past N stored", "mask=live[None, :] & inside[:, None])", "mask=live[None, :])", "memory"),
+    _words(
+        "words stored for slots that are not there",
+        "mask=live[None, :] & inside[:, None])",
+        "mask=inside[:, None])",
+        "memory",
+    ),
     _scatter(
         "K checked for even only",
         "moe_scatter",
@@ -162,7 +202,7 @@ FORM_FAULTS = (
     _scatter(
         "columns of a hidden view taken as contiguous",
         "moe_scatter",
-        "else hidden_states.stride(1) == 1",
+        "else from_words or hidden_states.stride(1) == 1",
         "else True",
         "hard_cases_hold",
     ),
@@ -217,6 +257,56 @@ FORM_FAULTS = (
         "    wanted = current_constraints()\n",
         "    wanted = type(current_constraints())()\n",
         "what_does_not_fit_is_refused_before_the_launch",
+    ),
+    _words(
+        "codes of a word in another order",
+        "(8 * NUMBER)",
+        "(8 * (NUMBER ^ 1))",
+        "words_take_as_many_steps_as_there_are",
+    ),
+    _words(
+        "a stride of hidden columns taken as 1",
+        "column.to(tl.int64) * column_stride",
+        "column.to(tl.int64)",
+        "words_take_as_many_steps_as_there_are",
+    ),
+    _words(
+        "chunks of slots on top of each other",
+        "place += tl.sum(mine, 0)",
+        "place += 0",
+        "slots_are_sorted_in_as_many_chunks_as_there_are",
+    ),
+    _words(
+        "slots counted in the first chunk only",
+        "counts += tl.histogram(owners, EXPERTS, mask=there)",
+        "counts += tl.histogram(owners, EXPERTS, mask=there & (first == 0))",
+        "slots_are_sorted_in_as_many_chunks_as_there_are",
+    ),
+    _words(
+        "hidden states in their own order",
+        "tl.store(stored_ptr + token * K + column, stored)",
+        "tl.store(stored_ptr + token * K + column, values)",
+        "words_take_as_many_steps_as_there_are",
+    ),
+    _words(
+        "scale of the first step of words only",
+        "group = k // _GROUP + tl.arange(0, BLOCK_K // _GROUP)",
+        "group = tl.arange(0, BLOCK_K // _GROUP)",
+        "words_take_as_many_steps_as_there_are",
+    ),
+    _scatter(
+        "words of weights on every target",
+        "moe_scatter",
+        'weights != "bf16" and has_wgmma(target) and',
+        'weights != "bf16" and',
+        "words_are_for_narrow_weights_on_wgmma",
+    ),
+    _scatter(
+        "words although a persistent form was asked for",
+        "moe_scatter",
+        "has_wgmma(target) and current_constraints().is_persistent is not True",
+        "has_wgmma(target)",
+        "words_are_for_narrow_weights_on_wgmma",
     ),
     _scatter(
         "stages not asked for",

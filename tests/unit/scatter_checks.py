@@ -147,7 +147,7 @@ def hard_cases_hold(api):
     past_32_bits = Routing(num_tokens=2, num_experts=2, rows=((1, 2**32), (0, 1)), dtype=torch.int64)
     cases = (
         # experts and tokens 2**31 elements apart
-        scatter.pinned[-1],
+        next(case for case in scatter.pinned if case.w_layout.kind == "far"),
         replace(plain, weights="e4m3", subnormal_codes=True),
         replace(plain, weights="e4m3", nan_in="w"),
         replace(plain, routing=past_32_bits),
@@ -221,8 +221,61 @@ def decoded_tiles_and_rdna_tiles_are_small(api):
 
     assert tiles("sm_120", "bf16") == [(16, 128, 64), (64, 128, 64), (128, 128, 64)]
     assert tiles("sm_120", "e4m3") == tiles("sm_120", "e2m1") == [(16, 128, 64), (64, 128, 32), (128, 128, 32)]
-    assert tiles("sm_90", "e4m3") == tiles("sm_103", "e2m1") == tiles("sm_120", "bf16")
+    assert tiles("sm_103", "e2m1") == tiles("sm_120", "bf16")
+    assert tiles("sm_90", "bf16") == [(16, 128, 128), (64, 128, 64), (128, 256, 64)]
+    assert tiles("sm_90", "e2m1") == [(16, 128, 256), (32, 128, 128), (64, 128, 128)]
     assert tiles("gfx1100", "bf16") == [(16, 64, 32), (64, 64, 32), (64, 64, 32)]
+
+
+@check
+def words_are_for_narrow_weights_on_wgmma(api):
+    def launched(arch, weights, **wanted):
+        with pretending(arch), constraints(**wanted):
+            return [launch.kernel for launch in described(api, api.moe_scatter, arguments(weights)).launches]
+
+    words = ["scatter_prepare_kernel", "moe_scatter_words_kernel"]
+    assert launched("sm_90", "e4m3") == launched("sm_90", "e2m1") == words
+    assert launched("sm_90", "bf16") == ["moe_scatter_kernel"]
+    with pytest.raises(NoForm, match="sm_90"):
+        launched("sm_90", "e4m3", is_persistent=True)
+    for arch in ("sm_89", "sm_120"):
+        assert launched(arch, "e2m1", is_persistent=False) == ["moe_scatter_kernel"]
+    for weights in ("e4m3", "e2m1"):
+        # a tile as small as was asked for, of the same values
+        with constraints(block_k=32, block_m=32):
+            run = described(api, api.moe_scatter_words, arguments(weights))
+        assert run.out.eq(64).sum() == 4 * 24
+        with constraints(block_k=16), pytest.raises(NoForm, match="block_k: wanted at least 32 for words"):
+            api.moe_scatter_words(**arguments(weights))
+
+
+@check
+def words_take_as_many_steps_as_there_are(api):
+    scatter = registry.contract("moe_scatter")
+    for weights in ("e4m3", "e2m1"):
+        case = replace(
+            scatter.pinned[0],
+            routing=Routing(num_tokens=3, num_experts=2, rows=((0, 1), (1, -1))),
+            weights=weights,
+            hidden_size=288,
+            hidden_layout=Layout(kind="transposed"),
+        )
+        given = scatter.inputs(case, torch.device("cpu"), Poison())
+        with VirtualGPU(protect=given):
+            out = api.moe_scatter_words(**given)
+        torch.testing.assert_close(out, scatter.oracle(**given)["out"], equal_nan=True)
+
+
+@check
+def slots_are_sorted_in_as_many_chunks_as_there_are(api):
+    given = arguments("e2m1", tokens=21)
+    whole, original = described(api, api.moe_scatter_words, given).out, api._CHUNK
+    try:
+        api._CHUNK = 16
+        parts = described(api, api.moe_scatter_words, given).out
+    finally:
+        api._CHUNK = original
+    assert torch.equal(whole, parts)
 
 
 @check

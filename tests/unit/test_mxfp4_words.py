@@ -7,6 +7,7 @@ import triton.language as tl
 
 from harness.vgpu import VirtualGPU
 from kernels._mxfp4_words import LARGEST_FAST_SCALE, stored_position, to_stored_order, weights_of
+from kernels._mxfp4_words_launch import Operands, run_words, words_operands
 from reference._formats import MX_GROUP, apply_scale, decode_e2m1_pairs, decode_scale
 
 BYTES = 256
@@ -51,3 +52,57 @@ def test_weights_are_exact_and_in_the_order_of_activations(exact, quads, pairs):
     assert torch.equal(stored[0].view(torch.int16), stored[1].view(torch.int16))
     torch.testing.assert_close(decoded[:known], stored[0, :known], rtol=0, atol=0, equal_nan=True)
     assert decoded[:known].isnan().any() == exact
+
+
+EXPERTS, HIDDEN, INTER = 2, 64, 32
+
+
+def operands(padding):
+    """A forward of three tokens; ``padding``: bytes between the rows of weights and of scales."""
+    generator = torch.Generator().manual_seed(0)
+
+    def rows(count, columns, low=0, high=256):
+        codes = torch.randint(low, high, (EXPERTS, count, columns), dtype=torch.uint8, generator=generator)
+        apart = torch.full((EXPERTS, count, columns + padding), 255, dtype=torch.uint8)
+        apart[:, :, :columns] = codes
+        return apart[:, :, :columns]
+
+    return words_operands(
+        torch.randn(3, HIDDEN, generator=generator).bfloat16(),
+        rows(2 * INTER, HIDDEN // 2),
+        rows(2 * INTER, HIDDEN // 32, 120, 126),
+        rows(HIDDEN, INTER // 2),
+        rows(HIDDEN, INTER // 32, 120, 126),
+        torch.tensor([[0, 1], [1, 0], [1, 1]]),
+        torch.ones(3, 2),
+    )
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_rows_that_are_apart_are_the_rows_that_follow_one_another(grouped):
+    outs = []
+    for padding in (0, 16):
+        given = operands(padding)
+        assert given.dense == (padding == 0)
+        outs.append(torch.zeros(3, HIDDEN, dtype=torch.bfloat16))
+        with VirtualGPU():
+            run_words(given, outs[-1], grouped=grouped, scaling=1.0, limit=None)
+    assert outs[0].isfinite().all()
+    assert torch.equal(*outs)
+
+
+@pytest.mark.parametrize(("tokens", "dense"), [((1 << 25) - 1, True), (1 << 25, False)])
+def test_what_32_bits_do_not_reach_is_not_dense(tokens, dense):
+    def empty(*shape, dtype=torch.uint8):
+        return torch.empty(*shape, dtype=dtype, device="meta")
+
+    given = Operands(
+        x=empty(tokens, 64, dtype=torch.bfloat16),
+        w13=empty(1, 64, 8, dtype=torch.int32),
+        w13_scale=empty(1, 64, 2),
+        w2=empty(1, 64, 4, dtype=torch.int32),
+        w2_scale=empty(1, 64, 1),
+        ids=empty(tokens, 1, dtype=torch.int32),
+        weights=empty(tokens, 1, dtype=torch.float32),
+    )
+    assert given.dense == dense
