@@ -38,7 +38,8 @@ _TOO_MANY = 5
 class Case(Spec):
     """One exchange; ``routing`` numbers all tokens through, rank by rank, ``live[rank]`` of ``max_tokens`` are tokens.
 
-    ``spare`` rows of the fullest rank stay free; None is room for whatever is routed.
+    ``spare`` rows of the fullest rank stay free; None is room for whatever is routed.  ``block_num`` and
+    ``warp_num_per_block`` are asked for; None leaves them to the operation.
     """
 
     routing: Routing
@@ -52,6 +53,8 @@ class Case(Spec):
     out_dtype: torch.dtype = torch.bfloat16
     out_kind: FloatKind = "plain"
     spare: int | None = 1
+    block_num: int | None = None
+    warp_num_per_block: int | None = None
     x_layout: Layout = CONTIGUOUS
     ids_layout: Layout = CONTIGUOUS
     out_layout: Layout = CONTIGUOUS
@@ -122,6 +125,8 @@ def _cases(draw: st.DrawFn) -> Case:
         out_dtype=draw(st.sampled_from(_OUT_DTYPES)),
         out_kind=draw(st.sampled_from(kinds)),
         spare=draw(st.sampled_from([1, 0, 0, 4, None])),
+        block_num=draw(st.sampled_from([None, None, 1, 2, 3, 300])),
+        warp_num_per_block=draw(st.sampled_from([None, None, 1, 3, 4])),
         x_layout=draw(rows),
         ids_layout=draw(layouts(rank=3)),
         out_layout=draw(rows),
@@ -163,6 +168,8 @@ def features(case: Case) -> frozenset[str]:
         f"{case.scale_type} scales": case.scale_type in ("block", "e8m0"),
         "full": max(received) == case.capacity,
         "room for all": case.spare is None,
+        "blocks asked for": case.block_num is not None,
+        "warps asked for": case.warp_num_per_block is not None,
         "expert_out fp16": case.out_dtype == torch.float16,
         "expert_out float32": case.out_dtype == torch.float32,
         f"expert_out {case.out_kind}": case.out_kind != "plain",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import torch
 
 from harness.checks import retyped
-from harness.contract import Contract, Inputs, Outputs, Rejection, Relation
+from harness.contract import Contract, Inputs, Launched, Outputs, Rejection, Relation
 from harness.contracts import _replays, _work
 from harness.contracts._ep_cases import (
     GROUP,
@@ -20,11 +21,11 @@ from harness.contracts._ep_cases import (
     features,
 )
 from harness.contracts._ep_placement import Renaming
-from harness.contracts._illegal import Change, Illegal, shorter, value, zeros
+from harness.contracts._illegal import Change, Illegal, apart, on_another_device, shorter, value, zeros
 from harness.poison import Poison
 from harness.registry import register
 from harness.strategies.formats import float_tensor
-from harness.strategies.layouts import materialise
+from harness.strategies.layouts import far, materialise
 from harness.strategies.moe import Routing
 from harness.strategies.spec import derived_seed
 from harness.tolerance import Exact
@@ -57,6 +58,7 @@ def inputs(case: Case, device: torch.device, poison: Poison) -> Inputs:
         used = len(case.exchange.received(rank))
         if used < case.capacity:
             poison.fill_(expert_out[rank, used:], "spare rows")
+    asked = {"block_num": case.block_num, "warp_num_per_block": case.warp_num_per_block}
     return {
         "x": materialise(x.to(device), case.x_layout, poison, "x padding"),
         "x_scale": None if scale is None else materialise(scale.to(device), case.x_layout, poison, "x_scale padding"),
@@ -66,7 +68,28 @@ def inputs(case: Case, device: torch.device, poison: Poison) -> Inputs:
         "experts_per_rank": case.experts_per_rank,
         "capacity": case.capacity,
         "dispatch_dtype": case.dispatch_dtype,
+        **{name: number for name, number in asked.items() if number is not None},
     }
+
+
+#: Blocks and warps that nobody asked for: (blocks, warps) of most rows, of FP4 rows, of fewer of those than ``_FEW``.
+_GRID, _GRID_FP4, _GRID_FEW, _FEW = (80, 16), (256, 16), (225, 5), 128
+
+
+def launches(case: Case, done: Sequence[Launched]) -> Iterator[str]:
+    """Say which launch has more blocks or other warps than were asked for, or than there are rows by default."""
+    few = case.max_tokens < _FEW
+    wanted = (_GRID_FEW if few else _GRID_FP4) if case.dispatch_dtype == "fp4" else _GRID
+    blocks = wanted[0] if case.block_num is None else case.block_num
+    if case.block_num is None:
+        blocks = min(blocks, case.world * max(case.capacity, case.max_tokens))
+    asked = wanted[1] if case.warp_num_per_block is None else case.warp_num_per_block
+    warps = 1 << asked.bit_length() - 1
+    for one in done:
+        if one.blocks > blocks:
+            yield f"{one.kernel}: {one.blocks} blocks, wanted at most {blocks}"
+        if one.given.get("num_warps", warps) != warps:
+            yield f"{one.kernel}: {one.given['num_warps']} warps a block, wanted {warps}"
 
 
 def _any_bits(shape: tuple[int, ...], dtype: torch.dtype, seed: int) -> torch.Tensor:
@@ -173,8 +196,33 @@ def rejects() -> tuple[Rejection, ...]:
         legal("float64 expert_out", "expert_out", expert_out=torch.Tensor.double),
         legal("expert_out of rank 2", "expert_out", expert_out=lambda t: t[0]),
         legal("expert_out of fewer ranks", "expert_out", expert_out=shorter(0)),
+        of(fp8, "scales with a step", "x_scale", x_scale=apart),
+        of(fp8, "scales on another device", "x_scale", x_scale=on_another_device),
+        legal("ids on another device", "topk_ids", topk_ids=on_another_device),
+        legal("expert_out on another device", "expert_out", expert_out=on_another_device),
+        legal(
+            "more tokens than int32 numbers",
+            "x",
+            x=_unreal(2, 2**30, 8),
+            num_tokens=on_another_device,
+            topk_ids=_unreal(2, 2**30, 1),
+            expert_out=_unreal(2, 2**30 - 1, 8),
+            capacity=value(2**30 - 1),
+        ),
+        legal("more rows than int32 numbers", "capacity", capacity=value(2**30), expert_out=_unreal(2, 2**30, 8)),
+        legal("no blocks", "block_num", block_num=value(0)),
+        legal("blocks that are no integer", "block_num", block_num=value(4.0)),
+        legal("block_num True", "block_num", block_num=value(True)),
+        legal("no warps", "warp_num_per_block", warp_num_per_block=value(0)),
+        legal("warps past a block's most", "warp_num_per_block", warp_num_per_block=value(17)),
+        legal("ranks of other nodes", "kernel_type", kernel_type=value("inter_node")),
         legal("expert_out with a step", "expert_out", expert_out=lambda t: t.repeat_interleave(2, dim=2)[:, :, ::2]),
     )
+
+
+def _unreal(*shape: int) -> Change:
+    """Return the change to ``shape`` on a device where nothing takes memory."""
+    return lambda tensor: torch.empty(shape, dtype=tensor.dtype, device="meta")
 
 
 def _case(live: tuple[int, ...], max_tokens: int, *rows: tuple[int, ...], experts_per_rank: int = 2) -> Case:
@@ -187,13 +235,27 @@ _LEGAL = _case((3, 3), 3, (0, 2), (1, 3), (3, 3))
 _EIGHT = _case((2,) * 8, 2, (0, 5, 11), (15, 2, 8), (7, 7, 6))
 
 #: Corners that must stay right: rows longer than a block moves at a time, eight ranks of which each token visits
-#: three, every row to the last rank and no room to spare, a world without any token, and experts up to int32's last.
+#: three, every row to the last rank and no room to spare, a world without any token, ranks and rows 2^31 elements
+#: apart, and experts up to int32's last.
 PINNED = (
     replace(_case((1,), 1, (0,)), hidden_size=4100, out_size=2050),
     replace(_EIGHT, out_dtype=torch.float32, out_kind="mixed_rows", spare=0),
-    replace(_EIGHT, hidden_size=96, dispatch_dtype="fp4", scale_type="e8m0", spare=None),
+    replace(_EIGHT, hidden_size=96, dispatch_dtype="fp4", scale_type="e8m0", spare=None, warp_num_per_block=3),
     replace(_case((5, 0, 5), 5, (5, 4), (4, -1)), hidden_size=256, dispatch_dtype="fp8", scale_type="block", spare=0),
     _case((0, 0), 0, (0, 1)),
+    *(
+        replace(
+            _case((3, 3, 2), 3, (0, 2), (4, 1), (5, 3)),
+            hidden_size=128,
+            dispatch_dtype="fp8",
+            scale_type="block",
+            x_layout=far(axis),
+            out_layout=far(axis),
+            ids_layout=far(axis),
+            spare=0,
+        )
+        for axis in (3, 2)
+    ),
     _case((1,), 1, (0, 1), experts_per_rank=2**31 - 1),
 )
 
@@ -236,5 +298,6 @@ register(
         workloads=WORKLOADS,
         work=_work.ep_dispatch_combine,
         replays=_replays.exchanged,
+        launches=launches,
     )
 )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from hypothesis import strategies as st
 
 from harness.checks import permuted_rows, retyped
-from harness.contract import Contract, Inputs, Rejection, Relation
+from harness.contract import Contract, Inputs, Launched, Rejection, Relation
 from harness.contracts import _replays, _work, mxfp4_moe
 from harness.contracts._budgets import RoundedIntermediates
 from harness.contracts._illegal import Illegal, value
@@ -53,6 +54,17 @@ def features(case: Case) -> frozenset[str]:
     return mxfp4_moe.features(case) | grid
 
 
+def launches(case: Case, done: Sequence[Launched]) -> Iterator[str]:
+    """Say what is no single launch of an even number of blocks, at most as many as were allowed."""
+    if len(done) > 1:
+        yield f"{len(done)} launches, wanted one: {', '.join(one.kernel for one in done)}"
+    for one in done:
+        if one.blocks % 2:
+            yield f"{one.kernel}: {one.blocks} blocks, wanted an even number"
+        if case.max_blocks is not None and one.blocks > case.max_blocks:
+            yield f"{one.kernel}: {one.blocks} blocks, wanted at most {case.max_blocks}"
+
+
 def _other_grid(case: Case, inputs: Inputs) -> Inputs:
     return inputs | {"max_blocks": 2 if case.max_blocks is None else None}
 
@@ -65,18 +77,19 @@ def rejects() -> tuple[Rejection, ...]:
         illegal("one block", "max_blocks", max_blocks=value(1)),
         illegal("no blocks", "max_blocks", max_blocks=value(0)),
         illegal("blocks that are no integer", "max_blocks", max_blocks=value(4.0)),
+        illegal("max_blocks True", "max_blocks", max_blocks=value(True)),
     )
 
 
-def _routed(num_tokens: int, *rows: tuple[int, ...], num_experts: int = 4) -> Routing:
-    return Routing(num_tokens=num_tokens, num_experts=num_experts, rows=rows)
+def _routed(num_tokens: int, *rows: tuple[int, ...], num_experts: int = 4, dtype: torch.dtype = torch.int32) -> Routing:
+    return Routing(num_tokens=num_tokens, num_experts=num_experts, rows=rows, dtype=dtype)
 
 
 _LEGAL = Case(routing=_routed(2, (0, 1), num_experts=2), hidden_size=64, intermediate_size=64)
 
 #: Corners that must stay right: one tile for two blocks, many tiles for two and an odd limit, -1 and an unrouted expert
-#: 0 together, both sides of a switch between two paths, more sorted tiles than blocks (five for two), and what is not
-#: multiplied as words.
+#: 0 together, both sides of a switch between two paths, more sorted tiles than blocks (five for two), what is not
+#: multiplied as words, and no token.
 PINNED = (
     Case(routing=_routed(1, (0,), num_experts=1), hidden_size=32, intermediate_size=32),
     Case(routing=_routed(2, (-1, 1), (4, 1)), hidden_size=64, intermediate_size=96, max_blocks=2),
@@ -96,6 +109,15 @@ PINNED = (
         intermediate_size=96,
         scale_type="float32",
         max_blocks=2,
+    ),
+    Case(routing=_routed(0, (0, 1)), hidden_size=32, intermediate_size=32),
+    Case(routing=_routed(2, (0, 1), num_experts=0), hidden_size=32, intermediate_size=32),
+    Case(
+        routing=_routed(3, (1, 0), (2, 1), dtype=torch.int64),
+        hidden_size=128,
+        intermediate_size=128,
+        dtype=torch.float16,
+        max_blocks=4,
     ),
 )
 
@@ -131,5 +153,6 @@ register(
         workloads=WORKLOADS,
         work=_work.mxfp4_moe,
         replays=_replays.routed,
+        launches=launches,
     )
 )

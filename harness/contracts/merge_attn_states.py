@@ -14,7 +14,7 @@ from harness.contracts._illegal import Illegal, on_another_device, shorter, valu
 from harness.poison import Poison
 from harness.registry import register
 from harness.strategies.formats import float_tensor
-from harness.strategies.layouts import Layout, far, layouts, materialise
+from harness.strategies.layouts import Layout, far, layouts, materialise, repeated
 from harness.strategies.sizes import sizes
 from harness.strategies.spec import Spec, derived_seed, require
 from harness.tolerance import Budget
@@ -30,7 +30,10 @@ _LSE_RANGES = {"plain": (0.0, 2.0), "one wins": (0.0, 40.0), "high": (300.0, 2.0
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Case(Spec):
-    """``empty[row]`` names the parts of a row that hold no token; ``len(empty)`` is the number of rows."""
+    """``empty[row]`` names the parts of a row that hold no token; ``len(empty)`` is the number of rows.
+
+    With ``copies`` the only row stands for so many, which share its memory.
+    """
 
     num_parts: int
     empty: tuple[tuple[int, ...], ...]
@@ -40,6 +43,7 @@ class Case(Spec):
     nan_in: str = "nothing"
     outs_layout: Layout = CONTIGUOUS
     lses_layout: Layout = CONTIGUOUS
+    copies: int = 1
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -50,6 +54,7 @@ class Case(Spec):
         require(named <= set(range(self.num_parts)), "empty", f"parts below {self.num_parts}", self.empty)
         known = bool(self.lse_ranges) and set(self.lse_ranges) <= set(_LSE_RANGES)
         require(known, "lse_ranges", f"some of {tuple(_LSE_RANGES)}", self.lse_ranges)
+        require(self.copies == 1 or len(self.empty) == 1, "copies", "1 of several rows", self.copies)
         require(self.nan_in in ("nothing", "outs", "lses"), "nan_in", "'nothing', 'outs' or 'lses'", self.nan_in)
 
     @property
@@ -97,10 +102,11 @@ def inputs(case: Case, device: torch.device, poison: Poison) -> Inputs:
         for part in parts:
             poison.fill_(outs[part, row], "empty part")
             lses[part, row] = -math.inf
-    return {
+    built = {
         "outs": materialise(outs.to(device), case.outs_layout, poison, "outs padding"),
         "lses": materialise(lses.to(device), case.lses_layout, poison, "lses padding"),
     }
+    return built if case.copies == 1 else {name: repeated(built[name], 1, case.copies) for name in built}
 
 
 def _put_nan(case: Case, outs: torch.Tensor, lses: torch.Tensor) -> None:
@@ -171,7 +177,7 @@ def rejects() -> tuple[Rejection, ...]:
 _LEGAL = Case(num_parts=2, empty=((), (0,), ()), head_dim=8)
 
 #: Corners that must stay right: two empty parts, one of two, every part of many, no row or no column at all, three
-#: tiles of columns (the second tile alone hides a wrong step), offsets past 2^31.
+#: tiles of columns (the second tile alone hides a wrong step), offsets past 2^31, nine parts.
 PINNED = (
     Case(num_parts=1, empty=((),), head_dim=1),
     Case(num_parts=2, empty=((0, 1), (0,), ()), head_dim=3),
@@ -182,7 +188,11 @@ PINNED = (
     Case(num_parts=1, empty=((),), head_dim=1030),
     Case(num_parts=3, empty=((),) * 3, head_dim=3, outs_layout=far(1), lses_layout=far(1)),
     Case(num_parts=3, empty=((),) * 3, head_dim=3, outs_layout=far(2), lses_layout=far(2)),
+    Case(num_parts=9, empty=(tuple(range(8)), (8,), ()), head_dim=8),
 )
+
+#: Outputs past 2^31 elements.
+VAST = (Case(num_parts=2, empty=((),), head_dim=1024, copies=2**21 + 1),)
 
 #: DeepSeek-V4-Flash decode: 64 heads of 512, two caches, or one cache in 8 splits.
 WORKLOADS = tuple(
@@ -209,5 +219,6 @@ register(
         workloads=WORKLOADS,
         work=_work.merge_attn_states,
         replays=_replays.merged,
+        vast=VAST,
     )
 )

@@ -17,7 +17,7 @@ from harness.poison import INT32_MAX, Poison
 from harness.registry import register
 from harness.strategies.formats import float_tensor, sample_codes
 from harness.strategies.ids import INT32_MIN, WRAPS_TO_ZERO
-from harness.strategies.layouts import Layout, far, layouts, materialise
+from harness.strategies.layouts import Layout, LayoutKind, far, layouts, materialise
 from harness.strategies.moe import Routing, routing_tensors, routings, unrouted_experts
 from harness.strategies.sizes import sizes
 from harness.strategies.spec import Spec, derived_seed, require
@@ -40,6 +40,8 @@ NanIn = Literal["nothing", "hidden_states", "w", "w_scale"]
 #: Rows of weights start at multiples of 16 bytes, whatever an element has.
 W_LAYOUTS = (CONTIGUOUS, Layout(kind="padded_rows", amount=16), Layout(kind="offset", amount=16))
 FAR_EXPERTS = far(3)
+#: E8M0 scales of a row are neighbours.
+_E8M0_LAYOUTS: tuple[LayoutKind, ...] = ("contiguous", "padded_rows", "offset", "far")
 
 _SCALE_BYTES: dict[ScaleRange, tuple[int, int]] = {
     "plain": (121, 126), "lowest": (0, 5), "highest": (244, 249), "subnormal": (0, 0),
@@ -61,6 +63,7 @@ class Case(Spec):
     quiet_rows: bool = False
     hidden_layout: Layout = CONTIGUOUS
     w_layout: Layout = CONTIGUOUS
+    scale_layout: Layout = CONTIGUOUS
     nan_in: NanIn = "nothing"
     seed: int = 0
 
@@ -75,6 +78,10 @@ class Case(Spec):
         require(not quiet, "quiet_rows", "False for the highest scales, where bfloat16 has nothing quieter left", True)
         kinds = (*W_LAYOUTS, FAR_EXPERTS)
         require(self.w_layout in kinds, "w_layout", f"one of {kinds}", self.w_layout)
+        placed = self.weights != "bf16" or self.scale_layout.kind == "contiguous"
+        require(placed, "scale_layout", "contiguous for bfloat16 weights, which have no scale", self.scale_layout)
+        inside = not self.is_packed or self.scale_layout.kind in _E8M0_LAYOUTS
+        require(inside, "scale_layout", f"one of {_E8M0_LAYOUTS} for E2M1 weights", self.scale_layout)
         # E2M1 has no NaN, bfloat16 weights have no scale
         holds = {"w": not self.is_packed, "w_scale": self.weights != "bf16"}.get(self.nan_in, True)
         require(holds, "nan_in", f"something that {self.weights} weights have", self.nan_in)
@@ -103,6 +110,8 @@ def _cases(draw: st.DrawFn) -> Case:
     scale_range: ScaleRange = drawn_range if packed else "plain"
     subnormal_codes = draw(st.sampled_from((False, False, True))) and weights == "e4m3"
     nan_in = draw(st.sampled_from(_NANS[packed]))
+    # both are drawn whatever the weights, for the same reason
+    e8m0_layout, float_layout = draw(layouts(rank=3, allow=_E8M0_LAYOUTS[:-1])), draw(layouts(rank=2))
     return Case(
         routing=draw(routings(num_tokens=num_tokens, num_experts=num_experts, top_k=top_k)),
         hidden_size=draw(sizes(tile=64, min_size=32, max_size=128, multiple_of=GROUP)),
@@ -113,6 +122,7 @@ def _cases(draw: st.DrawFn) -> Case:
         quiet_rows=draw(st.booleans()) and scale_range != "highest",
         hidden_layout=draw(layouts(rank=2)),
         w_layout=draw(st.sampled_from(W_LAYOUTS)),
+        scale_layout=CONTIGUOUS if weights == "bf16" else e8m0_layout if packed else float_layout,
         nan_in="w_scale" if weights == "e4m3" and nan_in == "w" and draw(st.booleans()) else nan_in,
         seed=draw(st.integers(0, 2**16 - 1)),
     )
@@ -140,6 +150,10 @@ def inputs(case: Case, device: torch.device, poison: Poison) -> Inputs:
     moved: Inputs = {name: None if tensor is None else tensor.to(device) for name, tensor in built.items()}
     moved["hidden_states"] = materialise(moved["hidden_states"], case.hidden_layout, poison, "hidden row padding")
     moved["w"] = materialise(moved["w"], case.w_layout, poison, "weight row padding")
+    if (scale := moved["w_scale"]) is not None:
+        # torch moves no 8-bit floats, but their bytes
+        plain = scale.view(torch.uint8) if case.is_packed else scale
+        moved["w_scale"] = materialise(plain, case.scale_layout, poison, "scale padding").view(scale.dtype)
     return moved
 
 
@@ -235,6 +249,7 @@ def features(case: Case) -> frozenset[str]:
         "quiet rows": case.quiet_rows and routing.num_tokens > 1,
         f"hidden rows {case.hidden_layout.kind}": case.hidden_layout.kind != "contiguous",
         f"weight rows {case.w_layout.kind}": case.w_layout.kind != "contiguous",
+        "scales non-contiguous": case.scale_layout.kind != "contiguous",
         f"NaN in {case.nan_in}": case.nan_in != "nothing" and bool(_valid_slots(case)),
     }
     return frozenset(tag for tag, present in tags.items() if present)
@@ -304,21 +319,25 @@ def rejects() -> tuple[Rejection, ...]:
     )
 
 
-def _routed(num_tokens: int, *rows: tuple[int, ...], num_experts: int = 4) -> Routing:
-    return Routing(num_tokens=num_tokens, num_experts=num_experts, rows=rows)
+def _routed(num_tokens: int, *rows: tuple[int, ...], num_experts: int = 4, dtype: torch.dtype = torch.int32) -> Routing:
+    return Routing(num_tokens=num_tokens, num_experts=num_experts, rows=rows, dtype=dtype)
 
 
 _LEGAL = Case(routing=_routed(2, (0, 1), num_experts=2), hidden_size=64, output_size=32)
 _LEGAL_FP8 = replace(_LEGAL, weights="e4m3")
+#: (weights, far axis of their scales counted from the last)
+_FAR_SCALES: tuple[tuple[Weights, int], ...] = (("e4m3", 2), ("e4m3", 1), ("e2m1-uint8", 3), ("e2m1-uint8", 2))
 _LEGAL_PACKED = replace(_LEGAL, weights="e2m1-uint8")
 
 #: Corners that must stay right: the smallest sizes, several tiles an expert, -1 and an unrouted expert 0 together, a
-#: tail in every axis, a padded token beside a quiet one, the smallest scale alone, a NaN one, experts and tokens 2**31
-#: elements apart.
+#: tail in every axis, no token, a padded token beside a quiet one, the smallest scale alone, a NaN one, experts, tokens
+#: and scales 2**31 elements apart.
 PINNED = (
     Case(routing=_routed(1, (0,), num_experts=1), hidden_size=32, output_size=8),
     Case(routing=_routed(65, (0, 1), (1, -1)), hidden_size=32, output_size=8, weights="e4m3"),
-    Case(routing=_routed(3, (-1, 1), (4, 1)), hidden_size=96, output_size=136, weights="e2m1-uint8"),
+    Case(routing=_routed(3, (-1, 1), (4, 1), dtype=torch.int64), hidden_size=96, output_size=136, weights="e2m1-uint8"),
+    Case(routing=_routed(0, (0, 1)), hidden_size=32, output_size=8),
+    Case(routing=_routed(2, (0, 1), num_experts=0), hidden_size=32, output_size=8, weights="e4m3"),
     Case(routing=_routed(4, (0, 3), (-1, 7)), hidden_size=64, output_size=24, weights="e2m1", quiet_rows=True),
     Case(routing=_routed(4, (0, 1), (2, 3)), hidden_size=32, output_size=64, weights="e2m1", scale_range="subnormal"),
     Case(routing=_routed(1, (0, 1)), hidden_size=32, output_size=8, weights="e2m1", nan_in="w_scale"),
@@ -328,6 +347,16 @@ PINNED = (
         output_size=8,
         hidden_layout=far(2),
         w_layout=FAR_EXPERTS,
+    ),
+    *(
+        Case(
+            routing=_routed(3, (2, 0), num_experts=3),
+            hidden_size=32,
+            output_size=8,
+            weights=weights,
+            scale_layout=far(axis),
+        )
+        for weights, axis in _FAR_SCALES
     ),
 )
 

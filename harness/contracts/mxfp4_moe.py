@@ -14,7 +14,7 @@ from harness.checks import permuted_rows, retyped
 from harness.contract import Contract, Inputs, Rejection
 from harness.contracts import _replays, _work
 from harness.contracts._budgets import RoundedIntermediates
-from harness.contracts._illegal import Illegal, on_another_device, shorter, value, zeros
+from harness.contracts._illegal import Illegal, apart, on_another_device, shorter, value, zeros
 from harness.contracts._mx_values import one_sign_
 from harness.poison import INT32_MAX, Poison
 from harness.registry import register
@@ -277,28 +277,41 @@ def rejects() -> tuple[Rejection, ...]:
         illegal("clamp limit below 0", "clamp_limit", clamp_limit=value(-1.0)),
         illegal("clamp limit NaN", "clamp_limit", clamp_limit=value(math.nan)),
         illegal("clamp limit True", "clamp_limit", clamp_limit=value(True)),
+        illegal("w13 with codes apart", "w13_packed", w13_packed=apart),
+        illegal("w13 scales apart", "w13_scale", w13_scale=apart),
+        illegal("w2 with codes apart", "w2_packed", w2_packed=apart),
+        illegal("w2 scales apart", "w2_scale", w2_scale=apart),
+        illegal("a path that does not exist", "path", path=value("fast")),
         illegal("scaling NaN", "routed_scaling_factor", routed_scaling_factor=value(math.nan)),
         illegal("scaling of text", "routed_scaling_factor", routed_scaling_factor=value("2")),
     )
 
 
-def _routed(num_tokens: int, *rows: tuple[int, ...], num_experts: int = 4) -> Routing:
-    return Routing(num_tokens=num_tokens, num_experts=num_experts, rows=rows)
+def _routed(num_tokens: int, *rows: tuple[int, ...], num_experts: int = 4, dtype: torch.dtype = torch.int32) -> Routing:
+    return Routing(num_tokens=num_tokens, num_experts=num_experts, rows=rows, dtype=dtype)
 
 
 _LEGAL = Case(routing=_routed(2, (0, 1), num_experts=2), hidden_size=64, intermediate_size=64)
 _SPREAD = ((0, 1), (2, 3), (3, 0), (1, -1), (2, 2))
 
 #: Corners that must stay right: the smallest sizes, both sides of a switch between two paths, experts with many slots
-#: and with few, -1 and an unrouted expert 0 together, scales that one bfloat16 factor cannot give, a clamp beside a
-#: quiet row, experts and rows whose offsets pass 2^31.
+#: and with few, -1 and an unrouted expert 0 together, no token, steps of two groups where weights are no words, scales
+#: that one bfloat16 factor cannot give, a clamp beside a quiet row, experts and rows whose offsets pass 2^31.
 PINNED = (
     Case(routing=_routed(1, (0,), num_experts=1), hidden_size=32, intermediate_size=32),
     Case(routing=_routed(2, *_SPREAD), hidden_size=32, intermediate_size=32),
     Case(routing=_routed(128, *_SPREAD), hidden_size=32, intermediate_size=32),
     Case(routing=_routed(129, *_SPREAD), hidden_size=32, intermediate_size=32),
     Case(routing=_routed(65, (0, 1), (0, 2), (0, 3), (0, -1)), hidden_size=32, intermediate_size=32),
-    Case(routing=_routed(3, (-1, 1), (4, 1)), hidden_size=64, intermediate_size=96, scale_type="uint8"),
+    Case(
+        routing=_routed(3, (-1, 1), (4, 1), dtype=torch.int64),
+        hidden_size=64,
+        intermediate_size=96,
+        scale_type="uint8",
+    ),
+    Case(routing=_routed(0, (0, 1)), hidden_size=32, intermediate_size=32),
+    Case(routing=_routed(2, (0, 1), num_experts=0), hidden_size=32, intermediate_size=32),
+    Case(routing=_routed(3, (1, 0), (2, 1)), hidden_size=64, intermediate_size=128, dtype=torch.float16),
     Case(routing=_routed(3, (1, 0), (2, 1)), hidden_size=64, intermediate_size=32, scale_range="highest"),
     Case(routing=_routed(2, (0, 3)), hidden_size=96, intermediate_size=32, clamp_limit=1.0, quiet_rows=True),
     Case(routing=_routed(1, (0, 1)), hidden_size=32, intermediate_size=32, scale_range="subnormal"),

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from harness.checks import permuted_rows, renamed_pages, retyped
 from harness.contract import Contract, Inputs, Outputs, Rejection, Relation
 from harness.contracts import _replays, _work
-from harness.contracts._illegal import Illegal, on_another_device, shorter, value, zeros
+from harness.contracts._illegal import Change, Illegal, on_another_device, shorter, strided, value, zeros
 from harness.poison import Poison
 from harness.registry import register
 from harness.strategies.block_tables import BlockTable, block_table_tensor, block_tables, build_block_cache
 from harness.strategies.formats import sample_codes
 from harness.strategies.ids import invalid_ids
-from harness.strategies.layouts import Layout, layouts, materialise
-from harness.strategies.paged import PagedCache, TokenLayout
+from harness.strategies.layouts import Layout, far, layouts, materialise
+from harness.strategies.paged import PagedCache, TokenLayout, alone
 from harness.strategies.sizes import sizes
 from harness.strategies.spec import Spec, derived_seed, require
 from harness.tolerance import Budget
@@ -54,6 +54,7 @@ class Case(Spec):
     table_dtype: torch.dtype = torch.int32
     lens_dtype: torch.dtype = torch.int32
     lens_rank: int = 1
+    lens_layout: Layout = CONTIGUOUS
     q_layout: Layout = CONTIGUOUS
     weights_layout: Layout = CONTIGUOUS
     seed: int = 0
@@ -103,6 +104,7 @@ def _cases(draw: st.DrawFn) -> Case:
         table_dtype=table_dtype,
         lens_dtype=draw(st.sampled_from([torch.int32, torch.int64])),
         lens_rank=draw(st.sampled_from([1, 2])),
+        lens_layout=draw(layouts(rank=1, allow=("contiguous", "step"))),
         q_layout=draw(layouts(rank=4, allow=("contiguous", "padded_rows", "offset"))),
         weights_layout=draw(layouts(rank=2)),
         seed=draw(st.integers(0, 2**16 - 1)),
@@ -128,12 +130,13 @@ def inputs(case: Case, device: torch.device, poison: Poison) -> Inputs:
     for row, column, page in case.planted:
         table[row, column] = page
     table = table[:, : _columns(case)].contiguous()
-    seq_lens = torch.tensor(case.table.seq_lens, dtype=case.lens_dtype)
+    seq_lens = torch.tensor(case.table.seq_lens, dtype=case.lens_dtype, device=device)
+    seq_lens = materialise(seq_lens, case.lens_layout, poison, "seq_lens padding")
     return {
         "q": materialise(codes.view(torch.float8_e4m3fn).to(device), case.q_layout, poison, "q padding"),
-        "kv_cache": build_block_cache(case.table, tokens, poison, cache=case.cache, device=device),
+        "kv_cache": alone(build_block_cache(case.table, tokens, poison, cache=case.cache, device=device)),
         "weights": materialise(weights.to(device), case.weights_layout, poison, "weights padding"),
-        "seq_lens": (seq_lens if case.lens_rank == 1 else seq_lens[:, None]).to(device),
+        "seq_lens": seq_lens if case.lens_rank == 1 else seq_lens[:, None],
         "page_table": table.to(device),
         "max_seq_len": case.max_seq_len,
     }
@@ -192,6 +195,7 @@ def features(case: Case) -> frozenset[str]:
         "float8 cache": case.cache_dtype == torch.float8_e4m3fn,
         "int64 table": case.table_dtype == torch.int64,
         "seq_lens of rank 2": case.lens_rank == 2,
+        "seq_lens apart": case.lens_layout.kind != "contiguous",
         "q non-contiguous": case.q_layout.kind != "contiguous",
         "weights non-contiguous": case.weights_layout.kind != "contiguous",
     }
@@ -241,6 +245,9 @@ def rejects() -> tuple[Rejection, ...]:
         illegal("tokens of 128 bytes", "kv_cache", kv_cache=zeros(3, 64, 1, 128)),
         illegal("cache of two heads", "kv_cache", kv_cache=zeros(3, 64, 2, 132)),
         illegal("cache of rank 3", "kv_cache", kv_cache=lambda t: t[:, :, 0]),
+        illegal("no heads", "q", q=lambda t: t[:, :, :0], weights=lambda t: t[:, :0]),
+        illegal("cache with bytes apart alone", "kv_cache", kv_cache=_bytes_apart(TOKEN.token_bytes, 2)),
+        illegal("tokens of 136 bytes", "kv_cache", kv_cache=_bytes_apart(136, 1)),
         illegal("overlapping pages", "kv_cache", kv_cache=lambda t: t.as_strided(t.shape, (132, 132, 132, 1))),
         illegal("cache with bytes apart", "kv_cache", kv_cache=lambda t: t.repeat(1, 1, 1, 2)[..., ::2]),
         illegal("cache at an odd address", "kv_cache", kv_cache=_one_byte_on),
@@ -262,6 +269,11 @@ def rejects() -> tuple[Rejection, ...]:
     )
 
 
+def _bytes_apart(token: int, byte: int) -> Change:
+    """Return the change to a cache of which tokens and bytes are so far apart, pages further than both."""
+    return strided(PAGE_SIZE * max(token, TOKEN.token_bytes * byte), token, token, byte)
+
+
 def _one_byte_on(cache: torch.Tensor) -> torch.Tensor:
     longer = torch.zeros(cache.numel() + 1, dtype=torch.uint8)
     return longer[1:].view(cache.shape).view(cache.dtype)
@@ -275,7 +287,7 @@ def _table(seq_lens: tuple[int, ...], *, unused: int = 0) -> BlockTable:
 _LEGAL = Case(num_heads=3, table=_table((70, 5)), max_seq_len=80)
 
 #: Corners that must stay right: an empty sequence, logits wider than the table, ids outside the pool beside good
-#: ones, NaN in a sequence beside one without.
+#: ones, NaN in a sequence beside one without, heads and sequences 2^31 elements apart.
 PINNED = (
     Case(num_heads=1, table=_table((1,)), max_seq_len=1),
     Case(num_heads=64, table=_table((65, 0)), max_seq_len=200),
@@ -283,6 +295,15 @@ PINNED = (
     Case(num_heads=2, table=_table((3, 64), unused=2), max_seq_len=64, special="nan_key", lens_rank=2),
     Case(num_heads=2, table=_table((64,)), max_seq_len=0),
     Case(num_heads=2, table=_table((130,)), max_seq_len=140, missing_columns=2),
+    Case(
+        num_heads=65,
+        table=_table((3, 64)),
+        max_seq_len=64,
+        weights_layout=Layout(kind="step", amount=2),
+        lens_layout=Layout(kind="step", amount=3),
+    ),
+    Case(num_heads=3, table=_table((2,)), max_seq_len=3, q_layout=far(2), weights_layout=far(1)),
+    Case(num_heads=2, table=_table((2, 1, 65)), max_seq_len=66, q_layout=far(4), weights_layout=far(2)),
 )
 
 #: DeepSeek-V4 indexer: 64 heads; lengths and batches of upstream's measurements.

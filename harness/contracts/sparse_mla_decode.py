@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from harness.checks import permuted_rows, renamed_pages, retyped
 from harness.contract import Contract, Inputs, Rejection, Relation
 from harness.contracts import _replays, _work
-from harness.contracts._illegal import Illegal, on_another_device, shorter, value, zeros
+from harness.contracts._illegal import Illegal, apart, on_another_device, shorter, strided, value, zeros
 from harness.contracts._mla_parts import Part, part_features, parts
 from harness.contracts._mla_values import WIDTH, Sink, Special, TokenKind, put_special, queries, sinks, token_bytes
 from harness.poison import Poison
 from harness.registry import register
 from harness.strategies.indices import IndexLists, Lengths, index_tensor, length_tensor
-from harness.strategies.layouts import Layout, layouts, materialise
-from harness.strategies.paged import PagedCache, build_cache
+from harness.strategies.layouts import Layout, far, layouts, materialise, repeated
+from harness.strategies.paged import PagedCache, alone, build_cache
 from harness.strategies.sizes import sizes
 from harness.strategies.spec import Spec, derived_seed, require
 from harness.tolerance import Budget
@@ -33,7 +33,7 @@ HUGE_SCALE = 2.0**104
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Case(Spec):
-    """One decode of ``main.lists.num_rows`` sequences."""
+    """One decode of ``main.lists.num_rows`` sequences; with ``copies`` the only one stands for so many."""
 
     num_heads: int
     main: Part
@@ -45,6 +45,7 @@ class Case(Spec):
     special: Special = "nothing"
     q_layout: Layout = CONTIGUOUS
     index_layout: Layout = CONTIGUOUS
+    copies: int = 1
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -107,7 +108,9 @@ def inputs(case: Case, device: torch.device, poison: Poison) -> Inputs:
     built["q"] = materialise(q.to(device), case.q_layout, poison, "q padding")
     for part, content, prefix in zip(case.parts, stored, ("", "extra_"), strict=False):
         built |= {
-            f"{prefix}k_cache": build_cache(part.cache, content, poison, device=device, referenced=part.referenced),
+            f"{prefix}k_cache": alone(
+                build_cache(part.cache, content, poison, device=device, referenced=part.referenced)
+            ),
             f"{prefix}indices": index_tensor(part.lists, part.cache, poison, lengths=part.lengths, device=device)[
                 :, None
             ],
@@ -115,6 +118,9 @@ def inputs(case: Case, device: torch.device, poison: Poison) -> Inputs:
         }
         for name in (f"{prefix}indices", f"{prefix}topk_length"):
             built[name] = _spread(built[name], case.index_layout, poison)
+    if case.copies > 1:
+        rows = [name for name, tensor in built.items() if tensor is not None and not name.endswith("k_cache")]
+        built |= {name: repeated(built[name], 0, case.copies) for name in rows}
     return built | {
         "attn_sink": _spread(None if sink is None else sink.to(device), case.index_layout, poison),
         "head_dim_v": case.head_dim_v,
@@ -166,6 +172,12 @@ def _other_view(case: Case, arguments: Inputs) -> Inputs:
     return arguments | {name: cache.view(other[cache.dtype]) for name, cache in caches.items()}
 
 
+def _wide_lengths(case: Case, arguments: Inputs) -> Inputs | None:
+    """Return the same lengths, and indices of the second cache, as int64."""
+    names = [name for name in ("topk_length", "extra_topk_length", "extra_indices") if arguments[name] is not None]
+    return arguments | {name: arguments[name].long() for name in names} if names else None
+
+
 def rejects() -> tuple[Rejection, ...]:
     """Illegal arguments: dtypes, ranks, widths, strides, shapes that disagree, halves of an extra cache."""
     illegal = Illegal(lambda: inputs(_LEGAL, torch.device("cpu"), Poison()))
@@ -188,6 +200,26 @@ def rejects() -> tuple[Rejection, ...]:
             "k_cache",
             k_cache=lambda t: torch.zeros_like(t.transpose(1, 3)).contiguous().transpose(1, 3),
         ),
+        illegal("cache with bytes apart alone", "k_cache", k_cache=strided(16 * 1200, 584, 584, 2)),
+        illegal("tokens of 592 bytes", "k_cache", k_cache=strided(16 * 592, 592, 592, 1)),
+        illegal("overlapping pages", "k_cache", k_cache=strided(584, 584, 584, 1)),
+        illegal("pages at odd distances", "k_cache", k_cache=strided(16 * 584 + 4, 584, 584, 1)),
+        illegal("cache at an odd address", "k_cache", k_cache=_four_bytes_on),
+        illegal("pages of no token", "k_cache", k_cache=lambda t: t[:, :0]),
+        illegal(
+            "more tokens than int32 numbers",
+            "k_cache",
+            k_cache=lambda t: torch.empty((2**27, 16, 1, 584), dtype=t.dtype, device="meta"),
+            **{name: on_another_device for name in ("q", "indices", "topk_length", "attn_sink", "extra_k_cache")},
+            **{name: on_another_device for name in ("extra_indices", "extra_topk_length")},
+        ),
+        illegal("no heads", "q", q=lambda t: t[:, :, :0], attn_sink=lambda t: t[:0]),
+        illegal("query with elements apart", "q", q=apart),
+        illegal("sink on another device", "attn_sink", attn_sink=on_another_device),
+        illegal("cache on another device", "k_cache", k_cache=on_another_device),
+        illegal("extra indices on another device", "extra_indices", extra_indices=on_another_device),
+        illegal("extra lengths on another device", "extra_topk_length", extra_topk_length=on_another_device),
+        illegal("lengths on another device", "topk_length", topk_length=on_another_device),
         illegal("indices of rank 2", "indices", indices=lambda t: t[:, 0]),
         illegal("int16 indices", "indices", indices=torch.Tensor.short),
         illegal("float32 indices", "indices", indices=torch.Tensor.float),
@@ -215,6 +247,11 @@ def rejects() -> tuple[Rejection, ...]:
     )
 
 
+def _four_bytes_on(cache: torch.Tensor) -> torch.Tensor:
+    longer = torch.zeros(cache.numel() + 4, dtype=torch.uint8)
+    return longer[4:].view(cache.shape).view(cache.dtype)
+
+
 def _part(page_size: int, num_pages: int, num_rows: int, topk: int, lengths: Lengths = None, padding: int = 0) -> Part:
     cache = PagedCache(
         page_size=page_size,
@@ -234,7 +271,9 @@ _LEGAL = Case(
 )
 
 #: Corners that must stay right: the last token of a page of 256, both caches with their own page size and a sink,
-#: a row without tokens beside one with, a sink and NaN together, everything but q and the caches strided.
+#: a row without tokens beside one with, a sink and NaN together, everything but q and the caches strided; scores so
+#: far apart that a weight just above 2^-125 is all that some element is made of; heads, sequences and lanes of indices
+#: 2^31 elements apart.
 PINNED = (
     Case(num_heads=1, main=_part(1, 1, 1, 1)),
     Case(num_heads=16, main=_part(256, 2, 2, 64, padding=256), sink="plain"),
@@ -249,7 +288,13 @@ PINNED = (
         sink="mixed",
         index_layout=Layout(kind="step", amount=2),
     ),
+    Case(num_heads=16, main=_part(16, 1, 3, 5), softmax_scale=4.0, tokens="all_codes", seed=15),
+    Case(num_heads=3, main=_part(2, 2, 1, 3), extra=_part(1, 2, 1, 2), q_layout=far(2), index_layout=far(1)),
+    Case(num_heads=2, main=_part(2, 2, 3, 3), extra=_part(1, 2, 3, 2), q_layout=far(4), index_layout=far(2)),
 )
+
+#: An output past 2^31 elements.
+VAST = (Case(num_heads=64, main=_part(2, 2, 1, 3), copies=2**16 + 1),)
 
 #: DeepSeek-V4-Flash: 64 heads, a window of 128 tokens in pages of 256 and 512 tokens of a compressed cache in pages
 #: of 64; and one cache alone, decode and large batches.
@@ -287,6 +332,7 @@ register(
                 outputs=("out", "lse"),
             ),
             retyped("int64 indices", argument="indices", dtype=torch.int64),
+            Relation(name="int64 lengths", transform=_wide_lengths),
             Relation(name="other dtype of the same bytes", transform=_other_view),
         ),
         rejects=rejects,
@@ -294,5 +340,6 @@ register(
         workloads=WORKLOADS,
         work=_work.sparse_mla_decode,
         replays=_replays.attended,
+        vast=VAST,
     )
 )

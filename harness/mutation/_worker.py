@@ -15,10 +15,11 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
-from harness.mutation.results import LANES, Status
+from harness.mutation.results import LANES, Status, Told
 
 #: A unit that takes this many times what the original takes may be a hang.
 UNIT_FACTOR = 10.0
@@ -59,6 +60,23 @@ class Worker:
     seconds: dict[int, float] = field(default_factory=dict)
     cpu: float = 0.0
     judging: Any = None
+    modules: tuple[str, ...] = ()
+    kernels: dict[Any, frozenset[str]] = field(default_factory=dict)
+
+    @cached_property
+    def digests(self) -> Any:
+        """Digests of the original's jitted functions."""
+        from harness.mutation import frontend
+
+        return frontend.digests(sys.modules[name] for name in self.modules)
+
+    @cached_property
+    def launches(self) -> Any:
+        """What the original launches."""
+        from harness.mutation import launched
+        from harness.mutation.install import current
+
+        return launched.launched(self.pairs, current)
 
     @classmethod
     def load(cls, setup: dict[str, Any]) -> Worker:
@@ -104,7 +122,7 @@ class Worker:
 
         if place(unit) not in self.trusted.green:
             began = time.monotonic()
-            result = self.baseline().result(unit.contract, unit.implementation, unit.case)
+            result = self.baseline().result(unit.contract, unit.implementation, unit.case, unit.target)
             self.trusted.add(place(unit), result)
             self.seconds[unit.number] = time.monotonic() - began
             # pools of gibibytes of address space may hang in cycles, and a fork has to find room for them again
@@ -113,20 +131,24 @@ class Worker:
     def judge(self, mutant: dict[str, Any]) -> dict[str, Any]:
         """Return what became of ``mutant``; a kill counts only by a check that passes on the original."""
         from harness.mutation.child import Wanted
+        from harness.mutation.plan import label
 
         began, self.cpu = time.monotonic(), 0.0
+        told = Told(**mutant.get("told", {}))
         wanted = Wanted(
+            told=told,
             module=mutant["module"],
             device=mutant["device"],
             source=mutant["source"],
             modules=tuple(mutant["modules"]),
         )
         while True:
-            found = self._fork(wanted, mutant["function"], began)
+            found = self._fork(wanted, mutant["function"])
             number, status = found.pop("unit", None), Status(found["status"])
             if number is None or not status.killed:
                 break
             unit = self.units[number]
+            found = {"case": label(unit), **found}
             # a contract that fails on the original too ends this worker: that is no mutant's doing
             self.ask_original(unit)
             if status is Status.KILLED and not self._counts(unit, found["check"]):
@@ -141,18 +163,29 @@ class Worker:
 
         return bool(self.trusted.counts(place(unit), check))
 
-    def _fork(self, wanted: Any, function: str, began: float) -> dict[str, Any]:
+    def _fork(self, wanted: Any, function: str) -> dict[str, Any]:
         from harness.mutation.child import Bench, judged
+        from harness.mutation.judge import Judging, place
+
+        # before the fork: the next one needs it too
+        self.modules = wanted.modules
+        contracts = self.judging is Judging
+        launches = self.launches if contracts and not wanted.device else {}
+        digests = self.digests if contracts and wanted.device else {}
 
         def work(send: Callable[..., None]) -> None:
             bench = Bench(
                 lane=self.lane,
                 pairs=self.pairs,
-                units=self.order.of(function, self.units),
+                units=self.order.of(function, self.units, wanted.told),
                 judging=self.judging,
                 trusted=self.trusted,
                 oracles=self.oracles,
-                until=began + self.deadline,
+                seconds=self.deadline,
+                launches=launches,
+                digests=digests,
+                kernels=self.kernels,
+                launched=lambda unit, kernels: send(ran=unit.number, kernels=sorted(kernels)),
                 progress=lambda unit: send(unit=None if unit is None else unit.number),
             )
             send(result=judged(wanted, bench))
@@ -160,6 +193,9 @@ class Worker:
         fork = _Fork(work)
         found = fork.watch(self._allowed)
         self.cpu += fork.cpu
+        if wanted.device:
+            # host code decides what is launched: of a mutant of it this would say nothing
+            self.kernels |= {place(self.units[number]): frozenset(names) for number, names in fork.kernels.items()}
         return found
 
     def _allowed(self, number: int | None) -> float:
@@ -182,6 +218,8 @@ class _Fork:
         self._unit: int | None = None
         self._result: dict[str, Any] | None = None
         self._failure = ""
+        #: Number of a unit -> the kernels that it launched.
+        self.kernels: dict[int, list[str]] = {}
         #: Seconds of processor time that it used, known after ``watch``.
         self.cpu = 0.0
 
@@ -218,6 +256,8 @@ class _Fork:
     def _hear(self, message: dict[str, Any]) -> None:
         if "unit" in message:
             self._unit = message["unit"]
+        if "ran" in message:
+            self.kernels[message["ran"]] = message["kernels"]
         self._result = message.get("result", self._result)
         self._failure = message.get("failure", self._failure)
 

@@ -19,7 +19,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--examples", type=int, default=40, help="cases beside the pinned ones (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="decides which cases are drawn (default: %(default)s)")
     parser.add_argument(
-        "--deadline", type=float, default=60.0, metavar="S", help="seconds for one mutant (default: %(default)s)"
+        "--deadline", type=float, default=60.0, metavar="S", help="seconds of a processor for one mutant"
     )
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="worker processes (default: %(default)s)")
     parser.add_argument("--at-least", type=float, default=0.0, metavar="RATE", help="kill rate below which to fail")
@@ -38,6 +38,15 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--out", type=Path, metavar="DIR",
         help="write results.jsonl and table.txt here, and what an interrupted run goes on from",
     )  # fmt: skip
+    parser.add_argument(
+        "--earlier",
+        type=Path,
+        metavar="FILE",
+        help="results of an earlier run: what killed a mutant then is asked first",
+    )
+    parser.add_argument(
+        "--again", type=Path, metavar="FILE", help="only mutants that survived in FILE, earlier results"
+    )
     parser.add_argument(
         "--merge", type=Path, nargs="+", metavar="FILE", help="run nothing, show these results together"
     )

@@ -15,7 +15,7 @@ from harness.mutation import argued, floors, peers, pool, results, table, target
 from harness.mutation.cache import Cache
 from harness.mutation.generate import mutants
 from harness.mutation.operators import OPERATORS
-from harness.mutation.results import Result, Status
+from harness.mutation.results import Result, Status, Told
 from harness.mutation.source import Mutant
 
 #: Where results are kept, and where survivors are argued about, below the folder of the pytest configuration.
@@ -54,6 +54,7 @@ def run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> bo
         sys.stdout.write(f"{ARGUED}: killed, so no equivalent: {argument.before!r} -> {argument.after!r}\n")
     # part of a kernel's mutants says little about its rate
     complete = options.merge or (options.shard == (1, 1) and options.limit is None and not options.operator)
+    complete = complete and options.again is None
     whole = complete and options.style == "contract"
     lost = floors.below(found, folder / FLOORS) if whole else []
     for kernel, rate, floor in lost:
@@ -63,6 +64,7 @@ def run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> bo
 
 def _campaign(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> list[Result]:
     chosen = targets.targets(selection.pairs(options.kernels, options.impl), selection.pairs(impl=options.impl))
+    earlier = results.read(options.earlier) if options.earlier else []
     settings = pool.Settings(
         modules=tuple(modules),
         folder=folder,
@@ -71,6 +73,7 @@ def _campaign(options: argparse.Namespace, modules: Sequence[str], folder: Path)
         deadline=options.deadline,
         jobs=options.jobs,
         fixed=options.style == "fixed",
+        told={r.mark: Told(check=r.check, case=r.case) for r in earlier if r.status.killed},
     )
     until = time.monotonic() + (options.budget or float("inf"))
     made = [(target, _chosen(target, options, folder)) for target in chosen]
@@ -86,7 +89,7 @@ def _campaign(options: argparse.Namespace, modules: Sequence[str], folder: Path)
                 found[target.name, result.key] = result
                 progress.add(result)
         left = [mutant for mutant in wanted if known[mutant.key] is None]
-        fresh.append((target, sorted(left, key=lambda mutant: mutant.key)))
+        fresh.append((target, sorted(left, key=lambda mutant: mutant.mark)))
 
     def keep(result: Result) -> None:
         found[result.kernel, result.key] = result
@@ -120,6 +123,9 @@ def _chosen(target: targets.Target, options: argparse.Namespace, folder: Path) -
     judging = targets.judging_functions(target.pairs)
     number, count = options.shard
     changed = [mutant for mutant in made if (mutant.module, mutant.function) not in judging]
+    if options.again is not None:
+        survived = {result.mark for result in results.read(options.again) if result.status is Status.SURVIVED}
+        changed = [mutant for mutant in changed if mutant.mark in survived]
     return limited(shard(changed, number, count), options.limit)
 
 
@@ -129,8 +135,8 @@ def shard(made: Sequence[Mutant], number: int, count: int) -> list[Mutant]:
 
 
 def limited(made: Sequence[Mutant], limit: int | None) -> list[Mutant]:
-    """Return a sample of at most ``limit`` mutants, the same for the same sources, in the order of the text."""
-    sample = {mutant.key for mutant in sorted(made, key=lambda mutant: mutant.key)[:limit]}
+    """Return a sample of at most ``limit`` mutants, the same for the same functions, in the order of the text."""
+    sample = {mutant.key for mutant in sorted(made, key=lambda mutant: mutant.mark)[:limit]}
     return [mutant for mutant in made if mutant.key in sample]
 
 

@@ -31,20 +31,24 @@ class Unproved(Exception):
     """Something may depend on the lanes; the message says what."""
 
 
-def prove(ops: list[Op], lines: Iterable[int]) -> None:
-    """Raise Unproved unless no effect of a program depends on masked-off lanes of its loads on ``lines``."""
-    _Analysis(frozenset(lines)).block(ops)
+def prove(ops: list[Op], lines: Iterable[int], choices: Iterable[int] = ()) -> None:
+    """Raise Unproved unless no effect of a program depends on masked-off lanes of its loads on ``lines``.
+
+    Or on those lanes of its selections on the lines ``choices`` that their condition turns off.
+    """
+    _Analysis(frozenset(lines), frozenset(choices)).block(ops)
 
 
-def loads(ops: list[Op], lines: Iterable[int]) -> bool:
-    """Whether a program has a load that stands on one of ``lines``."""
+def loads(ops: list[Op], lines: Iterable[int], name: str = "tt.load") -> bool:
+    """Whether a program has a load, or what else is called ``name``, that stands on one of ``lines``."""
     wanted = frozenset(lines)
-    return any(op.name == "tt.load" and op.line in wanted for op in walk(ops))
+    return any(op.name == name and op.line in wanted for op in walk(ops))
 
 
 @dataclass
 class _Analysis:
     lines: frozenset[int]
+    choices: frozenset[int] = frozenset()
     taint: dict[str, Taint] = field(default_factory=dict)
     #: Boolean value -> the masks of which it is the conjunction.
     parts: dict[str, Taint] = field(default_factory=dict)
@@ -112,7 +116,8 @@ class _Analysis:
                 return (self._of(left) - self._parts(right)) | (self._of(right) - self._parts(left))
             case "arith.select":
                 condition, yes, no = op.operands
-                return self._of(condition) | (self._of(yes) - self._parts(condition)) | self._of(no)
+                off = self._parts(condition) if op.line in self.choices else _NONE
+                return self._of(condition) | (self._of(yes) - self._parts(condition)) | self._of(no) | off
             case "tt.broadcast" | "tt.expand_dims" | "tt.trans" | "tt.splat" | "tt.reshape" | "tt.join" | "tt.split":
                 moved = self._moved(op, self._of(op.operands[0]))
                 others = [self._of(name) for name in op.operands[1:]]

@@ -16,6 +16,7 @@ import torch
 
 from harness import cases
 from harness.contract import Contract, Implementation
+from harness.device.targets import Target
 from harness.mutation.judge import Judging
 from harness.mutation.plan import Unit
 from harness.mutation.targets import Pair
@@ -86,7 +87,9 @@ def units(pairs: Sequence[Pair]) -> list[Unit]:
 class FixedJudging(Judging):
     """Judges by ``assert_close`` alone."""
 
-    def result(self, contract: Contract[Any], implementation: Implementation, case: Any) -> CaseResult:
+    def result(
+        self, contract: Contract[Any], implementation: Implementation, case: Any, target: Target | None = None
+    ) -> CaseResult:
         """Launch once and compare the first output."""
         found = CaseResult(checks_run={"raises", CHECK})
         inputs = contract.inputs(case, self._lane.device, Poison())

@@ -11,7 +11,12 @@ import re
 import types
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from harness.compiling import sources
+
+if TYPE_CHECKING:
+    from harness.compiling import recording
 
 #: The target that programs are compared for.
 CAPABILITY = 120
@@ -34,11 +39,12 @@ class Specialisation:
 
 
 class Recorder:
-    """Notes with what the kernels of some modules are launched."""
+    """Notes with what the kernels of some modules are launched; ``names`` which since somebody emptied it."""
 
     def __init__(self, modules: Iterable[types.ModuleType]) -> None:
         self.seen: dict[tuple[str, str, str], Specialisation] = {}
         self.last: Specialisation | None = None
+        self.names: set[str] = set()
         for module in modules:
             for name, kernel in kernels_of(module):
                 kernel.add_pre_run_hook(self._hook(module.__name__, name, kernel))
@@ -48,6 +54,7 @@ class Recorder:
             found = _specialised(module, name, kernel, args, kwargs)
             self.seen.setdefault((module, name, found.key), found)
             self.last = found
+            self.names.add(f"{module}.{name}")
 
         return note
 
@@ -61,6 +68,13 @@ def kernels_of(module: types.ModuleType) -> Iterator[tuple[str, Any]]:
             inner = inner.fn
         if isinstance(inner, jitted) and inner.fn.__module__ == module.__name__:
             yield name, inner
+
+
+def digests(modules: Iterable[types.ModuleType]) -> dict[str, str]:
+    """Return a digest of the source, that of all it calls included, of every jitted function of ``modules``."""
+    return {
+        f"{module.__name__}.{name}": sources.digest(kernel) for module in modules for name, kernel in kernels_of(module)
+    }
 
 
 def _backend() -> tuple[Any, Any]:
@@ -87,13 +101,41 @@ def _specialised(module: str, name: str, kernel: Any, args: tuple[Any, ...], kwa
     )
 
 
+def of_recorded(found: recording.Specialisation) -> Specialisation:
+    """Return what the compile lane recorded for some target as it is for ``CAPABILITY``."""
+    _, backend = _backend()
+    options = backend.parse_options(dict(found.asked))
+    source = found.source
+    return Specialisation(
+        module=found.function.__module__,
+        kernel=found.kernel,
+        key=repr((sorted(options.__dict__.items(), key=str), source.signature, source.constants, source.attrs)),
+        options=options,
+        signature=source.signature,
+        constexprs=source.constants,
+        attributes=source.attrs,
+    )
+
+
 def refusal(kernel: Any, wanted: Specialisation) -> str | None:
     """Return why Triton's compiler refuses a kernel, or None if it takes it."""
+    program = attempted(kernel, wanted)
+    return program.why if isinstance(program, Refused) else None
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Why Triton's compiler does not take a kernel."""
+
+    why: str
+
+
+def attempted(kernel: Any, wanted: Specialisation) -> str | Refused:
+    """Return the optimised Triton IR of a kernel, or why there is none."""
     try:
-        intermediate(kernel, wanted)
+        return intermediate(kernel, wanted)
     except Exception as error:
-        return f"{type(error).__name__}: {' '.join(str(error).split())[-300:]}"
-    return None
+        return Refused(f"{type(error).__name__}: {' '.join(str(error).split())[-300:]}")
 
 
 def intermediate(kernel: Any, wanted: Specialisation, *, until: str = "ttir", locations: bool = False) -> str:

@@ -24,31 +24,26 @@ def mutants(modules: Iterable[Module], operators: Sequence[str] = ()) -> list[Mu
     chosen = {name: OPERATORS[name] for name in operators or OPERATORS}
     found: dict[str, Mutant] = {}
     for module in modules:
-        folded = [_dump(statement) for statement in ast.parse(module.text).body]
+        folded: dict[str, str] = {}
         for region in module.regions():
             for name, operator in chosen.items():
                 for edit in operator(region):
                     mutant = module.apply(region, name, edit)
-                    if mutant.key not in found and _differs(mutant, folded):
+                    if mutant.key not in found and _differs(*module.around(region, edit), folded):
                         found[mutant.key] = mutant
     order = {module.name: place for place, module in enumerate(modules)}
     return sorted(found.values(), key=lambda m: (order[m.module], m.line, list(OPERATORS).index(m.operator), m.after))
 
 
-def _differs(mutant: Mutant, folded: Sequence[str]) -> bool:
-    """Whether a mutant is Python and its tree another one than the original's, whose statements are ``folded``."""
+def _differs(before: str, after: str, folded: dict[str, str]) -> bool:
+    """Whether ``after`` is Python and its tree another one than that of ``before``; ``folded`` keeps known trees."""
     try:
-        body = ast.parse(mutant.source).body
+        body = ast.parse(after).body
     except (SyntaxError, ValueError):
         return False
-    place = max(place for place, statement in enumerate(body) if _first_line(statement) <= mutant.line)
-    return len(body) != len(folded) or _dump(body[place]) != folded[place]
-
-
-def _first_line(statement: ast.stmt) -> int:
-    decorators = getattr(statement, "decorator_list", [])
-    lines: list[int] = [decorator.lineno for decorator in decorators]
-    return min([statement.lineno, *lines])
+    if before not in folded:
+        folded[before] = _dump(ast.parse(before))
+    return _dump(ast.Module(body, [])) != folded[before]
 
 
 def same_bytecode(original: str, mutated: str) -> bool:
@@ -73,6 +68,47 @@ def changed_fills(original: str, mutated: str) -> list[int]:
     ]
 
 
+def changed_choices(original: str, mutated: str) -> list[int]:
+    """Return the lines of the one ``where`` whose value two sources differ in wherever its condition is off.
+
+    That is a ``where`` of which the first choice is left, or which has another second choice; none if they differ in
+    more, or another ``where`` stands on the same lines.
+    """
+    wanted = ast.dump(ast.parse(mutated))
+    calls = _wheres(ast.parse(original))
+    for number, call in enumerate(calls):
+        tree = ast.parse(original)
+        first_alone = ast.dump(_Replaced(_wheres(tree)[number]).visit(tree))
+        if first_alone == wanted or _second_alone_differs(original, mutated, number):
+            lines = range(call.lineno, (call.end_lineno or call.lineno) + 1)
+            return [] if any(other is not call and other.lineno in lines for other in calls) else list(lines)
+    return []
+
+
+def _wheres(tree: ast.AST) -> list[ast.Call]:
+    found = [node for node in ast.walk(tree) if called(node, "where")]
+    return [node for node in found if isinstance(node, ast.Call) and len(node.args) == 3]
+
+
+def _second_alone_differs(original: str, mutated: str, number: int) -> bool:
+    trees = [ast.parse(text) for text in (original, mutated)]
+    calls = [_wheres(tree) for tree in trees]
+    if len(calls[0]) != len(calls[1]):
+        return False
+    seconds = {ast.dump(found[number].args.pop()) for found in calls}
+    return len(seconds) == 2 and ast.dump(trees[0]) == ast.dump(trees[1])
+
+
+class _Replaced(ast.NodeTransformer):
+    """Puts the first choice of one ``where`` in its place."""
+
+    def __init__(self, call: ast.Call) -> None:
+        self._call = call
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        return node.args[1] if node is self._call else self.generic_visit(node)
+
+
 def _take_fill(load: ast.Call) -> str:
     """Take ``other=`` out of a call and return it as text."""
     value = keyword_of(load, "other")
@@ -87,8 +123,8 @@ def _instructions(code: CodeType) -> tuple[object, ...]:
     return code.co_code, constants, code.co_names, code.co_varnames, code.co_freevars, code.co_exceptiontable
 
 
-def _dump(statement: ast.stmt) -> str:
-    """Return a statement as text, with constant arithmetic done and inner statements that do nothing left out."""
+def _dump(statement: ast.AST) -> str:
+    """Return what was parsed as text, with constant arithmetic done and inner statements that do nothing left out."""
     return ast.dump(_Folded().visit(statement))
 
 

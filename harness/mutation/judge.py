@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,12 +11,15 @@ import torch
 
 from harness.compare import first_bit_error
 from harness.contract import Contract, Implementation
-from harness.lanes import Lane
+from harness.device.targets import Target
+from harness.elsewhere import as_on
+from harness.lanes import Lane, VirtualLane
 from harness.mutation.plan import Unit
 from harness.outcome import CaseResult, Violation
 from harness.poison import HUGE, NAN
 from harness.run import check_rejections
 from harness.trial import Trial
+from harness.vast import check_vast
 
 #: (implementation, case) of a unit, as text.
 Place = tuple[str, str]
@@ -89,7 +93,7 @@ class Judging:
         #: Outputs of the first launch of every case that came so far.
         self.outputs: dict[Place, dict[str, torch.Tensor]] = {}
 
-    def run(self, units: Sequence[Unit], trusted: Trusted, progress: Callable[[Unit], object]) -> Kill | None:
+    def run(self, units: Iterable[Unit], trusted: Trusted, progress: Callable[[Unit], object]) -> Kill | None:
         """Run ``units`` in their order and return the first violation that counts; says each before it runs."""
         for unit in units:
             progress(unit)
@@ -98,19 +102,37 @@ class Judging:
                     return Kill(unit, violation)
         return None
 
-    def result(self, contract: Contract[Any], implementation: Implementation, case: Any) -> CaseResult:
-        """Run everything about one case, or about illegal calls, and return what was found."""
+    def result(
+        self, contract: Contract[Any], implementation: Implementation, case: Any, target: Target | None = None
+    ) -> CaseResult:
+        """Run everything about one case, or its values as on ``target``, or about illegal calls."""
         if case is None:
             return check_rejections(contract, self._find(implementation), lane=self._lane)
+        if case in contract.vast:
+            assert isinstance(self._lane, VirtualLane)
+            return check_vast(contract, self._find(implementation), case, self._lane)
+        if target is not None:
+            return self._elsewhere(contract, implementation, case, target)
         trial, stages = self._trial(contract, implementation, case)
         for _ in stages:
             pass
         del self._begun[str(implementation), repr(case)]
         return trial.result
 
+    def _elsewhere(
+        self, contract: Contract[Any], implementation: Implementation, case: Any, target: Target
+    ) -> CaseResult:
+        assert isinstance(self._lane, VirtualLane)
+        trial = Trial(contract, self._find(implementation), case, as_on(self._lane, target))
+        first = trial.first_launch(0)
+        if first is not None:
+            self._oracles.fill(trial)
+            trial.judge(first, 0)
+        return trial.result
+
     def _violations(self, unit: Unit) -> Iterator[Violation]:
-        if unit.case is None:
-            yield from self.result(unit.contract, unit.implementation, None).violations
+        if unit.case is None or unit.target is not None or unit.case in unit.contract.vast:
+            yield from self.result(unit.contract, unit.implementation, unit.case, unit.target).violations
             return
         trial, stages = self._trial(unit.contract, unit.implementation, unit.case)
         told = 0
@@ -164,13 +186,19 @@ class Judging:
 
 def place(unit: Unit) -> Place:
     """Return where ``unit`` runs."""
-    return str(unit.implementation), repr(unit.case)
+    where = "" if unit.target is None else f"[as on {unit.target.arch}] "
+    return str(unit.implementation), where + repr(unit.case)
 
 
-def nearest(units: Sequence[Unit], mutated: Judging, original: Judging) -> tuple[str, str]:
-    """Return the shortest case on which the outputs of a survivor differ in a bit, and how; empty if there is none."""
-    values = [unit for unit in units if not unit.deep and place(unit) in mutated.outputs]
-    for unit in sorted(values, key=lambda unit: (len(unit.name), unit.number)):
+def nearest(units: Sequence[Unit], mutated: Judging, original: Judging, *, until: float) -> tuple[str, str]:
+    """Return the shortest case on which the outputs of a survivor differ in a bit, and how; empty if there is none.
+
+    No case is looked at after ``until`` on the monotonic clock.
+    """
+    values = [unit for unit in units if not (unit.deep or unit.target) and place(unit) in mutated.outputs]
+    for done, unit in enumerate(sorted(values, key=lambda unit: (len(unit.name), unit.number))):
+        if time.monotonic() > until:
+            return "", f"changes no bit of an output in {done} of {len(values)} units; time was up"
         original.run([unit], Trusted(), lambda unit: None)
         expected = original.outputs.get(place(unit))
         if expected is not None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from harness.contract import Implementation
+from harness.mutation import frontend
 from harness.mutation.targets import Pair
 
 #: The target that launches are recorded for.
@@ -31,7 +32,21 @@ def launched(pairs: Sequence[Pair], find: Find) -> dict[str, str]:
     return found
 
 
-def difference(original: dict[str, str], mutated: dict[str, str]) -> tuple[str, str] | None:
+def specialisations(pairs: Sequence[Pair], modules: Iterable[str]) -> list[frontend.Specialisation]:
+    """Return how the kernels of ``modules`` are compiled for the implementations' workloads and pinned cases.
+
+    On every target where the compile lane knows both, each once.
+    """
+    from harness.compiling import plan
+    from harness.device.targets import TARGETS
+
+    recorded = plan.make(pairs, [TARGETS[marker] for marker in sorted(plan.CORNER_TARGETS)]).specialisations.values()
+    inside = set(modules)
+    found = [frontend.of_recorded(one) for one in recorded if one.function.__module__ in inside]
+    return list({(one.module, one.kernel, one.key): one for one in found}.values())
+
+
+def difference(original: Mapping[str, str], mutated: Mapping[str, str]) -> tuple[str, str] | None:
     """Return the first launch that only one of the two has, and its case; None if they launch the same."""
     for found, others, word in ((mutated, original, "launches"), (original, mutated, "no longer launches")):
         for what, case in found.items():

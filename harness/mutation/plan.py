@@ -14,6 +14,9 @@ from hypothesis import Phase, Verbosity, find, settings
 from hypothesis.errors import NoSuchExample, Unsatisfiable
 
 from harness.contract import Contract, Implementation
+from harness.device.targets import Target
+from harness.elsewhere import others
+from harness.mutation.results import NOTHING_TOLD, Told
 from harness.mutation.targets import Pair
 
 #: Cases drawn for each that is kept, so that rare features are among those kept.
@@ -22,18 +25,24 @@ DRAWN_PER_CASE = 4
 
 @dataclass(frozen=True)
 class Unit:
-    """Part of what judges a mutant: illegal calls (``case`` None), the values of a case, or all else about it."""
+    """Part of what judges a mutant: illegal calls (``case`` None), the values of a case, or all else about it.
+
+    With a ``target`` it is the values of the case as launched there.
+    """
 
     contract: Contract[Any] = field(repr=False)
     implementation: Implementation
     case: Any
     deep: bool
     number: int
+    target: Target | None = None
 
     @property
     def name(self) -> str:
         """The case as it is printed in reports."""
-        return "illegal calls" if self.case is None else repr(self.case)
+        if self.case is None:
+            return "illegal calls"
+        return repr(self.case) if self.target is None else f"[as on {self.target.arch}] {self.case!r}"
 
 
 def cases(contract: Contract[Any], count: int, seed: int) -> list[Any]:
@@ -95,6 +104,12 @@ def units(pairs: Sequence[Pair], examples: int, seed: int) -> list[Unit]:
         add(*entry, deep=False)
     for contract, implementation in pairs:
         add(contract, implementation, None, deep=False)
+    for contract, implementation, case in wide[:pinned]:
+        for target in others(implementation):
+            found.append(Unit(contract, implementation, case, False, len(found), target))
+    for contract, implementation in pairs:
+        for case in contract.vast:
+            add(contract, implementation, case, deep=False)
     for entry in wide[pinned:]:
         add(*entry, deep=False)
     for contract, implementation, case in wide:
@@ -103,6 +118,17 @@ def units(pairs: Sequence[Pair], examples: int, seed: int) -> list[Unit]:
         if case in contract.pinned or implementation is turn:
             add(contract, implementation, case, deep=True)
     return found
+
+
+def label(unit: Unit) -> str:
+    """Return how results name ``unit``."""
+    return f"{unit.implementation}: {unit.name}"
+
+
+def _is_by(told: Told, unit: Unit) -> bool:
+    if told == NOTHING_TOLD:
+        return False
+    return unit.case is None if told.check.startswith("rejects:") else told.case == label(unit)
 
 
 class Order:
@@ -117,6 +143,14 @@ class Order:
         self._kills[unit.number] += 1
         self._in_function[function, unit.number] += 1
 
-    def of(self, function: str, found: Sequence[Unit]) -> list[Unit]:
-        """Return ``found`` with the most promising first."""
-        return sorted(found, key=lambda u: (-self._in_function[function, u.number], -self._kills[u.number], u.number))
+    def of(self, function: str, found: Sequence[Unit], told: Told = NOTHING_TOLD) -> list[Unit]:
+        """Return ``found`` with the most promising first: before all others what killed the same mutant earlier."""
+        return sorted(
+            found,
+            key=lambda u: (
+                not _is_by(told, u),
+                -self._in_function[function, u.number],
+                -self._kills[u.number],
+                u.number,
+            ),
+        )

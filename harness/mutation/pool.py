@@ -9,12 +9,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from harness.mutation.results import Result, Status
+from harness.mutation.results import NOTHING_TOLD, Result, Status, Told
 from harness.mutation.source import Mutant
 from harness.mutation.targets import Target
 
@@ -28,9 +28,10 @@ class Settings:
     """How mutants are judged.
 
     ``modules`` are loaded from ``folder``; ``examples`` cases are drawn with ``seed`` beside the pinned ones;
-    after ``deadline`` seconds no other case of a mutant begins, and one case is a hang after ``silence`` seconds, or
-    ten times what it takes on the original if that is more.  The first ``warm`` units run on the original before the
-    first mutant, the others when a mutant fails there.  ``fixed``: shapes and tolerances judge, not the contracts.
+    after ``deadline`` seconds of a processor no other case of a mutant begins, and one case is a hang after ``silence``
+    seconds, or ten times what it takes on the original if that is more.  The first ``warm`` units run on the original
+    before the first mutant, the others when a mutant fails there.  ``fixed``: shapes and tolerances judge, not the
+    contracts.  ``told`` maps marks of mutants to what killed them earlier, which is asked first.
     """
 
     modules: tuple[str, ...]
@@ -43,6 +44,7 @@ class Settings:
     warm: int = 8
     jobs: int = 1
     fixed: bool = False
+    told: Mapping[str, Told] = field(default_factory=dict, repr=False)
 
 
 #: A worker for another target takes seconds to start: one is not worth it for fewer mutants a worker than this.
@@ -149,6 +151,7 @@ class _Worker:
     process: subprocess.Popen[bytes]
     pipe: int
     output: IO[bytes]
+    told: Mapping[str, Told]
     mutant: Mutant | None = None
     closed: bool = False
     pending: bytes = field(default=b"", repr=False)
@@ -170,7 +173,7 @@ class _Worker:
             start_new_session=True,
         )
         os.close(writing)
-        worker = cls(queue=queue, process=process, pipe=reading, output=output)
+        worker = cls(queue=queue, process=process, pipe=reading, output=output, told=settings.told)
         worker._send(
             {
                 "modules": settings.modules,
@@ -199,6 +202,7 @@ class _Worker:
                 "device": mutant.device,
                 "source": mutant.source,
                 "modules": self.queue.target.loaded,
+                "told": asdict(self.told.get(mutant.mark, NOTHING_TOLD)),
             }
         )
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.discover import SetupError
+from harness.mutation.source import mark
 
 #: The lanes that can kill, cheapest first.
 LANES = ("virtual GPU", "compile", "device")
@@ -73,6 +74,11 @@ class Result:
     cpu: float = 0.0
 
     @property
+    def mark(self) -> str:
+        """The ``mark`` of the mutant."""
+        return mark(self.file, self.function, self.operator, self.before, self.after)
+
+    @property
     def change(self) -> tuple[str, str]:
         """The lines that the mutant takes away and those that it puts there, white space aside."""
         lines = self.diff.splitlines()[2:]
@@ -92,6 +98,17 @@ class Result:
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
         return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """What killed a mutant in an earlier run, in the words of its result."""
+
+    check: str = ""
+    case: str = ""
+
+
+NOTHING_TOLD = Told()
 
 
 def write(path: Path, results: Iterable[Result]) -> None:

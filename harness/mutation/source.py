@@ -52,6 +52,11 @@ class Mutant:
         return hashlib.sha256(f"{self.module}\0{self.source}".encode()).hexdigest()[:12]
 
     @property
+    def mark(self) -> str:
+        """Twelve hexadecimal digits for the change, the same wherever its function stands in the file."""
+        return mark(self.file, self.function, self.operator, self.before, self.after)
+
+    @property
     def diff(self) -> str:
         """The change as a unified diff."""
         lines = difflib.unified_diff(
@@ -61,6 +66,11 @@ class Mutant:
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line} {self.operator}: {one_line(self.before)} -> {one_line(self.after)}"
+
+
+def mark(*parts: str) -> str:
+    """Return the ``mark`` of a mutant: of its file, function, operator, and the text before and after."""
+    return hashlib.sha256("\0".join(map(one_line, parts)).encode()).hexdigest()[:12]
 
 
 def one_line(text: str) -> str:
@@ -177,6 +187,37 @@ class Module:
             original=self.text,
         )
 
+    def around(self, region: Region, edit: Edit) -> tuple[str, str]:
+        """Return a statement around ``edit`` that can be parsed alone, before and after it; as small as can be."""
+        start, end = self._span(edit.node, edit.last or edit.node)
+        new = self._text(region, edit).encode()
+        node: ast.AST = edit.node
+        # statements that replace others may be told from ``pass`` by their neighbours alone
+        if isinstance(node, ast.stmt):
+            node = self._parents[node]
+        while not (isinstance(node, ast.Module) or self._stands_alone(node)):
+            node = self._parents[node]
+        if isinstance(node, ast.Module):
+            first, last = 0, len(self._bytes)
+        else:
+            assert isinstance(node, ast.stmt)
+            assert node.end_lineno is not None
+            first, last = self._starts[_first_line(node) - 1], self._starts[node.end_lineno]
+        block = b"if 1:\n" if self._bytes[first : first + 1] in b" \t" else b""
+        old, changed = self._bytes[first:last], self._bytes[first:start] + new + self._bytes[end:last]
+        return (block + old).decode(), (block + changed).decode()
+
+    def _stands_alone(self, node: ast.AST) -> bool:
+        """Whether ``node`` is a statement that begins a line and needs none before it, as ``elif`` does."""
+        if not isinstance(node, ast.stmt):
+            return False
+        line = self._bytes[self._starts[node.lineno - 1] : self._starts[node.lineno]]
+        return not line[: node.col_offset].strip() and not line.lstrip().startswith(b"elif")
+
+    @cached_property
+    def _parents(self) -> dict[ast.AST, ast.AST]:
+        return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
+
     def _span(self, first: ast.expr | ast.stmt, last: ast.expr | ast.stmt) -> tuple[int, int]:
         assert last.end_lineno is not None
         assert last.end_col_offset is not None
@@ -192,6 +233,11 @@ class Module:
         indent = "\n" + " " * edit.node.col_offset
         statements = [ast.unparse(ast.fix_missing_locations(statement)) for statement in edit.new] or ["pass"]
         return indent.join(line for statement in statements for line in statement.splitlines())
+
+
+def _first_line(statement: ast.stmt) -> int:
+    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
+    return min([statement.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def _is_jitted(node: ast.FunctionDef) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -92,7 +93,7 @@ def _roots(implementation: Implementation) -> list[ModuleType]:
     home = sys.modules[implementation.launch.__module__]
     if not file_of(home).is_relative_to(_HARNESS):
         return [home]
-    mentioned = [vars(home).get(name) for name in _mentioned(implementation.launch.__code__)]
+    mentioned = [vars(home).get(name) for name in _mentioned(inspect.unwrap(implementation.launch).__code__)]
     modules = [value for value in mentioned if isinstance(value, ModuleType) and _is_private_copy(value)]
     return list(dict.fromkeys(modules))
 

@@ -149,10 +149,12 @@ def build_block_cache(
     """
     shapes = [(length, cache.token.token_bytes) for length in spec.seq_lens]
     require([tuple(t.shape) for t in token_bytes] == shapes, "token_bytes", f"uint8 tensors {shapes}", token_bytes)
-    written: dict[int, torch.Tensor] = {}
-    for seq in range(len(spec.seq_lens)):
-        for slot, row in zip(spec.slots(seq), token_bytes[seq], strict=True):
-            written.setdefault(slot, row)
+    # slot -> the first token that is written there, counted over all sequences
+    written: dict[int, int] = {}
+    for place, slot in enumerate(slot for seq in range(len(spec.seq_lens)) for slot in spec.slots(seq)):
+        written.setdefault(slot, place)
     slots = torch.tensor(list(written), dtype=torch.int64)
-    content = torch.stack(list(written.values())) if written else torch.empty(0, cache.token.token_bytes)
+    content = torch.cat(list(token_bytes)) if written else torch.empty(0, cache.token.token_bytes)
+    if len(written) < len(content):
+        content = content[torch.tensor(list(written.values()))]
     return write_slots(cache, slots, content.to(torch.uint8), poison, device=device)

@@ -119,6 +119,12 @@ def materialise(values: torch.Tensor, layout: Layout, poison: Poison, region: st
     return view
 
 
+def repeated(values: torch.Tensor, axis: int, count: int) -> torch.Tensor:
+    """Return a view of which ``axis``, of one place in ``values``, has ``count`` places of the same memory."""
+    require(values.shape[axis] == 1, "values", f"one place on axis {axis}", values.shape[axis])
+    return values.expand(*(count if place == axis else -1 for place in range(values.dim())))
+
+
 def _stretched(values: torch.Tensor, axis: int, strides: list[int]) -> torch.Tensor:
     """Return storage in which ``axis``, the outermost, is far, and put its stride into ``strides``."""
     size, inner = values.shape[axis], values.numel() // values.shape[axis]

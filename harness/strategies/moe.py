@@ -30,7 +30,7 @@ class Routing(Spec):
 
     def __post_init__(self) -> None:
         require(self.num_tokens >= 0, "num_tokens", "at least 0", self.num_tokens)
-        require(self.num_experts >= 1, "num_experts", "at least 1", self.num_experts)
+        require(self.num_experts >= 0, "num_experts", "at least 0", self.num_experts)
         require(self.dtype in ID_DTYPES, "dtype", "torch.int32 or torch.int64", self.dtype)
         require(bool(self.rows) and bool(self.rows[0]), "rows", "at least one row of at least one id", self.rows)
         require(len({len(row) for row in self.rows}) == 1, "rows", "rows of one length", self.rows)

@@ -234,3 +234,8 @@ def write_slots(
         poison.fill_(pages[:, packed:], "page padding")
     shape = (spec.num_pages, page_size, 1, token.token_bytes)
     return storage.as_strided(shape, (spec.page_bytes, token.token_bytes, token.token_bytes, 1)).view(spec.dtype)
+
+
+def alone(cache: torch.Tensor) -> torch.Tensor:
+    """Return ``cache``, and of a pool of one page a view whose stride of pages is 1: nobody may use it."""
+    return cache.as_strided(cache.shape, (1, *cache.stride()[1:])) if len(cache) == 1 else cache

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.teeth.mutation_faults import FAULTS
-from tests.unit.mutation_checks import CHECKS
+from tests.unit.mutation_proofs import CHECKS
 from tests.unit.test_mutation_accounting import Api
 
 ENGINE = Path(__file__).parents[2] / "harness" / "mutation"

@@ -1,15 +1,13 @@
 """What must hold of the mutation engine; a check is called with the package to judge, ``harness.mutation``."""
 
 import json
-import linecache
 import re
-import sys
-from types import ModuleType, SimpleNamespace
+from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 
-from harness import registry
-from harness.contract import Implementation, Interleavings
+from harness.contract import Interleavings
 from harness.discover import SetupError
 from harness.lanes import VirtualLane
 from harness.outcome import CaseResult, Violation
@@ -67,7 +65,7 @@ def a_place_that_was_not_asked_about_is_trusted_until_it_is(api):
 @check
 def a_kill_by_a_red_check_is_passed_over(api):
     """The second violation of one unit kills where the first does not count."""
-    unit = SimpleNamespace(case=None, contract=None, implementation="merge-triton", deep=False, number=0)
+    unit = SimpleNamespace(case=None, contract=None, implementation="merge-triton", deep=False, target=None, number=0)
     judging = api.judge.Judging(lane=None, oracles=None, find=lambda implementation: implementation)
     judging.result = lambda *arguments: CaseResult(violations=[Violation("a", "1"), Violation("b", "2")])
     trusted = api.judge.Trusted()
@@ -82,14 +80,14 @@ def a_kill_by_a_red_check_is_passed_over(api):
 @check
 def a_kill_that_the_original_shares_is_tried_again(api):
     """A fork says what killed; only then is the original asked, and the next fork knows better."""
-    unit = SimpleNamespace(case=1, contract=None, implementation="merge-triton", number=0)
+    unit = SimpleNamespace(case=1, contract=None, implementation="merge-triton", name="Case()", target=None, number=0)
     trusted = api.judge.Trusted()
     worker = api.worker.Worker(
         pairs=[], units=[unit], lane=None, deadline=9.0, silence=9.0, trusted=trusted, oracles=None,
         order=api.plan.Order(), baseline=None,
     )  # fmt: skip
     told = iter([{"status": "KILLED", "check": "repeat", "unit": 0}, {"status": "SURVIVED"}])
-    worker._fork = lambda wanted, function, began: next(told)
+    worker._fork = lambda wanted, function: next(told)
     worker.ask_original = lambda asked: trusted.add(api.judge.place(asked), CaseResult(checks_run={"oracle:out"}))
     mutant = {"key": "k", "module": "m", "function": "f", "device": True, "source": "", "modules": []}
     assert worker.judge(mutant)["status"] == "SURVIVED"
@@ -99,7 +97,7 @@ def a_kill_that_the_original_shares_is_tried_again(api):
 
 @check
 def a_contract_that_fails_on_the_original_is_no_kill(api):
-    unit = SimpleNamespace(case=1, contract=None, implementation="merge-triton", number=0)
+    unit = SimpleNamespace(case=1, contract=None, implementation="merge-triton", name="Case()", target=None, number=0)
 
     class Broken:
         def result(self, *arguments):
@@ -109,7 +107,7 @@ def a_contract_that_fails_on_the_original_is_no_kill(api):
         pairs=[], units=[unit], lane=None, deadline=9.0, silence=9.0, trusted=api.judge.Trusted(), oracles=None,
         order=api.plan.Order(), baseline=Broken,
     )  # fmt: skip
-    worker._fork = lambda wanted, function, began: {"status": "CRASH", "check": "process", "unit": 0}
+    worker._fork = lambda wanted, function: {"status": "CRASH", "check": "process", "unit": 0}
     mutant = {"key": "k", "module": "m", "function": "f", "device": True, "source": "", "modules": []}
     with pytest.raises(ZeroDivisionError):
         worker.judge(mutant)
@@ -238,94 +236,6 @@ def mutants_are_told_apart_and_say_something_new(api):
 
 
 @check
-def same_bytecode_compares_constants(api):
-    assert api.generate.same_bytecode("x = 6\n", "\nx = 2 * 3\n")
-    assert not api.generate.same_bytecode("def f():\n    return 6\n", "def f():\n    return 7\n")
-
-
-@check
-def everything_comes_back_after_a_mutant(api, folder):
-    path = folder / "victim_of_checks.py"
-    path.write_text("value = 1\n\ndef launch():\n    return value\n")
-    module = ModuleType("victim_of_checks")
-    module.__file__ = str(path)
-    exec(compile(path.read_text(), str(path), "exec"), vars(module))
-    sys.modules[module.__name__] = module
-    registered = registry._implementations
-    try:
-        launch, implementations = module.launch, dict(registered)
-        registry._implementations = {("c", "i"): Implementation(contract="c", name="i", launch=launch), **registered}
-        with api.install.installed(module.__name__, path.read_text().replace("= 1", "= 2"), (module.__name__,)):
-            assert module.launch() == 2
-            assert ("c", "i") not in registry._implementations
-            assert linecache.getline(str(path), 1) == "value = 2\n"
-        assert (module.launch, module.launch()) == (launch, 1)
-        assert linecache.getline(str(path), 1) == "value = 1\n"
-        assert ("c", "i") in registry._implementations
-        assert len(registry._implementations) == len(implementations) + 1
-    finally:
-        registry._implementations = registered
-        del sys.modules[module.__name__]
-
-
-_PROGRAM = """module {
-  tt.func public @kernel(%x: !tt.ptr<f32>, %n: i32, %k: i32) {
-    %zero = arith.constant dense<0.0> : tensor<8xf32> loc(#loc2)
-    %row = tt.make_range {end = 8 : i32, start = 0 : i32} : tensor<8xi32> loc(#loc2)
-    %ns = tt.splat %n : i32 -> tensor<8xi32> loc(#loc2)
-    %ks = tt.splat %k : i32 -> tensor<8xi32> loc(#loc2)
-    %mask = arith.cmpi slt, %row, %ns : tensor<8xi32> loc(#loc2)
-    %wide = arith.cmpi slt, %row, %ks : tensor<8xi32> loc(#loc2)
-    %xs = tt.splat %x : !tt.ptr<f32> -> tensor<8x!tt.ptr<f32>> loc(#loc2)
-    %p = tt.addptr %xs, %row : tensor<8x!tt.ptr<f32>>, tensor<8xi32> loc(#loc2)
-    %v = tt.load %p, %mask, %zero : tensor<8x!tt.ptr<f32>> loc(#loc1)
-    %w = arith.addf %v, %v : tensor<8xf32> loc(#loc2)
-    EFFECT
-    tt.return loc(#loc2)
-  } loc(#loc2)
-} loc(#loc2)
-#loc1 = loc("kernel.py":7:3)
-#loc2 = loc("kernel.py":9:3)
-"""
-_STORE = " : tensor<8x!tt.ptr<f32>> loc(#loc2)"
-_SUM = (
-    '%s = "tt.reduce"(%w) <{axis = 0 : i32}> ({\n    ^bb0(%a: f32, %b: f32):\n'
-    "      %c = arith.addf %a, %b : f32 loc(#loc2)\n      tt.reduce.return %c : f32 loc(#loc2)\n"
-    "    }) : (tensor<8xf32>) -> f32 loc(#loc2)\n"
-    "    %sums = tt.splat %s : f32 -> tensor<8xf32> loc(#loc2)\n"
-    f"    tt.store %p, %sums, %mask{_STORE}"
-)
-
-
-def _is_dead(api, effect):
-    ops = api.ir.read(_PROGRAM.replace("EFFECT", effect))
-    assert api.dead_lanes.loads(ops, [7])
-    try:
-        api.dead_lanes.prove(ops, [7])
-    except api.dead_lanes.Unproved:
-        return False
-    return True
-
-
-@check
-def lanes_that_stores_leave_out_are_dead(api):
-    assert _is_dead(api, f"tt.store %p, %w, %mask{_STORE}")
-    both = "%both = arith.andi %wide, %mask : tensor<8xi1> loc(#loc2)\n    "
-    assert _is_dead(api, f"{both}tt.store %p, %w, %both{_STORE}")
-
-
-@check
-def lanes_that_something_uses_are_not_dead(api):
-    assert not _is_dead(api, f"tt.store %p, %w{_STORE}")
-    assert not _is_dead(api, f"tt.store %p, %w, %wide{_STORE}")
-    assert not _is_dead(api, _SUM)
-    other = "%other = arith.cmpf ogt, %w, %zero : tensor<8xf32> loc(#loc2)\n    "
-    assert not _is_dead(api, f"{other}tt.store %p, %zero, %other{_STORE}")
-    either = "%either = arith.ori %wide, %mask : tensor<8xi1> loc(#loc2)\n    "
-    assert not _is_dead(api, f"{either}tt.store %p, %w, %either{_STORE}")
-
-
-@check
 def units_that_killed_in_the_same_function_come_first(api):
     order = api.plan.Order()
     made = [SimpleNamespace(number=number) for number in range(4)]
@@ -334,6 +244,112 @@ def units_that_killed_in_the_same_function_come_first(api):
     order.killed("g", made[2])
     assert [unit.number for unit in order.of("f", made)] == [3, 2, 0, 1]
     assert [unit.number for unit in order.of("g", made)] == [2, 3, 0, 1]
+
+
+def _units():
+    cases = [("illegal calls", None), ("Case(n=1)", 1), ("Case(n=2)", 2)]
+    return [
+        SimpleNamespace(number=number, implementation="merge-triton", name=name, case=case)
+        for number, (name, case) in enumerate(cases)
+    ]
+
+
+@check
+def what_killed_earlier_is_asked_first(api):
+    order, made = api.plan.Order(), _units()
+    order.killed("f", made[1])
+    told = api.results.Told(check="oracle:out", case="merge-triton: Case(n=2)")
+    assert [unit.number for unit in order.of("f", made, told)] == [2, 1, 0]
+    assert [unit.number for unit in order.of("f", made)] == [1, 0, 2]
+
+
+@check
+def an_illegal_call_that_killed_earlier_is_asked_first(api):
+    told = api.results.Told(check="rejects:rank", case="Rejection(label='rank', argument='x')")
+    order, made = api.plan.Order(), _units()
+    order.killed("f", made[2])
+    assert [unit.number for unit in order.of("f", made, told)] == [0, 2, 1]
+
+
+@check
+def a_sample_stays_where_other_functions_change(api):
+    text = "def f(a, b):\n    return a * b + a - b\n\n\ndef g(a):\n    return a + {}\n"
+    samples = []
+    for number in (1, 2):
+        made = api.generate.mutants([api.source.Module("m", "m.py", text.format(number))], ["index"])
+        assert len({mutant.mark for mutant in made}) == len(made)
+        sample = api.command.limited(made, len(made) - 2)
+        samples.append({mutant.mark for mutant in sample if mutant.function == "f"})
+    assert len(samples[0]) >= 2
+    assert samples[0] == samples[1]
+
+
+def _compiler(api, refused, differs):
+    """Stand in for Triton: specialisations in ``refused`` do not compile in the mutant, those in ``differs`` change."""
+    state = SimpleNamespace(mutated=False)
+
+    @contextmanager
+    def installed(*arguments):
+        state.mutated = True
+        yield
+        state.mutated = False
+
+    child = api.child
+    child.installed, child._kernel = installed, lambda one: one
+    child.frontend = SimpleNamespace(
+        refusal=lambda kernel, one: "no such type" if state.mutated and one in refused else None,
+        intermediate=lambda kernel, one, **options: f"{one}{state.mutated and one in differs}",
+    )
+    return child
+
+
+@check
+def units_that_launch_nothing_of_what_changed_come_last(api):
+    """Of a unit that nobody ran yet it is not known; what host code changes is looked at in order."""
+    made = [SimpleNamespace(number=n, implementation="merge-triton", case=n, target=None) for n in range(4)]
+    kernels = {api.judge.place(made[0]): frozenset({"m.words"}), api.judge.place(made[1]): frozenset()}
+    kernels[api.judge.place(made[3])] = frozenset({"m.words", "m.bytes"})
+    kept = api.child.frontend
+    try:
+        now = {"m.words": "1", "m.bytes": "3"}
+        api.child.frontend = SimpleNamespace(digests=lambda modules: (list(modules), now)[1])
+        bench = SimpleNamespace(units=made, kernels=kernels, digests={"m.words": "1", "m.bytes": "2"})
+        wanted = SimpleNamespace(device=True, modules=())
+        assert [unit.number for unit in api.child._promising(wanted, bench)] == [2, 3, 0, 1]
+        wanted.device = False
+        assert [unit.number for unit in api.child._promising(wanted, bench)] == [0, 1, 2, 3]
+    finally:
+        api.child.frontend = kept
+
+
+@check
+def launches_of_the_compile_lane_have_to_be_the_same_too(api):
+    changed = ("installed", "_kernel", "frontend", "launched", "_changed", "_PROOFS")
+    kept = {name: getattr(api.child, name) for name in changed}
+    wanted = SimpleNamespace(module="m", source="", modules=("m",), device=True)
+    bench, recorder = SimpleNamespace(pairs=[]), SimpleNamespace(seen={1: "a", 2: "b"})
+    try:
+        for compiled, differs, proved in (((), (), True), (("c",), (), True), (("c",), ("c",), False)):
+            child = _compiler(api, refused=(), differs=differs)
+            child._PROOFS = kept["_PROOFS"][:1]
+            child.launched = SimpleNamespace(specialisations=lambda pairs, modules, found=compiled: list(found))
+            child._changed = lambda wanted, seen: list(seen)
+            found = child._compared(wanted, bench, recorder)
+            assert bool(found) == proved, (compiled, differs)
+    finally:
+        vars(api.child).update(kept)
+
+
+@check
+def a_refusal_anywhere_makes_a_mutant_invalid(api):
+    kept = {name: getattr(api.child, name) for name in ("installed", "_kernel", "frontend")}
+    wanted = SimpleNamespace(module="m", source="", modules=("m",))
+    try:
+        child = _compiler(api, refused=("c",), differs=("a",))
+        assert child._refused(wanted, ["a", "b", "c"]) == "Triton refuses it: no such type"
+        assert child._refused(wanted, ["a", "b"]) == ""
+    finally:
+        vars(api.child).update(kept)
 
 
 @check

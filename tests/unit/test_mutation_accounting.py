@@ -7,6 +7,7 @@ import pytest
 from harness.mutation import (
     _worker,
     argued,
+    child,
     command,
     dead_lanes,
     floors,
@@ -21,11 +22,12 @@ from harness.mutation import (
     source,
     table,
 )
-from tests.unit.mutation_checks import CHECKS
+from tests.unit.mutation_proofs import CHECKS
 
 
 class Api:
-    argued, command, dead_lanes, floors = argued, command, dead_lanes, floors
+    argued, child, command = argued, child, command
+    dead_lanes, floors = dead_lanes, floors
     generate, install, ir, judge = generate, install, ir, judge
     peers, plan, pool = peers, plan, pool
     results, source, table = results, source, table

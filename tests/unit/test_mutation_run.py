@@ -115,12 +115,15 @@ def test_every_implementation_runs_every_case_and_drawn_ones_take_turns_with_the
     (contract, implementation) = target.pairs[0]
     other = replace(implementation, name="other")
     units = plan.units([(contract, implementation), (contract, other)], 4, 0)
-    shallow = [(unit.implementation.name, unit.case) for unit in units if not unit.deep and unit.case is not None]
+    here = [unit for unit in units if unit.target is None]
+    shallow = [(unit.implementation.name, unit.case) for unit in here if not unit.deep and unit.case is not None]
     assert len(shallow) == len(set(shallow)) == 2 * (len(contract.pinned) + 4)
     deep = Counter((unit.implementation.name, unit.case in contract.pinned) for unit in units if unit.deep)
     assert deep == {("triton", True): 2, ("other", True): 2, ("triton", False): 2, ("other", False): 2}
     assert [unit.number for unit in units] == list(range(len(units)))
     assert sum(unit.case is None for unit in units) == 2
+    away = Counter(unit.target.marker for unit in units if unit.target is not None)
+    assert away == dict.fromkeys(("sm90", "sm100", "gfx950"), 2 * len(contract.pinned))
 
 
 def test_without_time_every_mutant_is_skipped(target):
