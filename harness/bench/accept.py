@@ -13,20 +13,28 @@ def path_in(folder: Path, device: str) -> Path:
     return folder / f"{machine.slug(device)}.json"
 
 
-def accept(path: Path, folder: Path, *, allow_dirty: bool = False, allow_missing: bool = False) -> tuple[Path, str]:
+def accept(
+    path: Path,
+    folder: Path,
+    *,
+    repository: Path = Path(),
+    allow_dirty: bool = False,
+    allow_missing: bool = False,
+) -> tuple[Path, str]:
     """Write the run in ``path`` as the baseline of its device; returns the file and a sentence about it.
 
-    Raises SetupError for a run of uncommitted sources, one without a commit, one that left workloads out, and one that
-    lacks benchmarks of the baseline before it, as a run of one contract does, unless ``allow_missing``.
+    Raises SetupError for a run of uncommitted sources, one without a commit, one that was told its commit and has other
+    sources than that has in ``repository``, one that left workloads out, and one that lacks benchmarks of the baseline
+    before it, as a run of one contract does, unless ``allow_missing``.
     """
-    run = store.read(path)
+    run = store.compared(store.read(path), repository)
     name = run.device.get("name")
     if not name:
         raise SetupError(f"{path} does not say which device it was made on")
     commit = str(run.commit.get("id", "unknown"))
-    if not allow_dirty and (run.commit.get("dirty") or commit in ("unversioned", "unknown")):
-        raise SetupError(f"{path} was made from {commit[:12]} with changes, or from no commit; see --allow-dirty")
-    refused = run.document.get("harness", {}).get("refused", [])
+    if not allow_dirty and (reasons := refusals.dirty(run)):
+        raise SetupError(f"{reasons[0]}; see --allow-dirty")
+    refused = store.wrong(run.document)
     if refused:
         raise SetupError(f"{path} left out {refused[0]['name']}: {refused[0]['reason']}")
     target = path_in(folder, str(name))

@@ -20,9 +20,16 @@ def declare(parser: argparse.ArgumentParser, registering: argparse.ArgumentParse
     run.add_argument(
         "--blocks", type=_positive, default=1, help="processes that time everything (default: %(default)s)"
     )
+    run.add_argument(
+        "--jobs",
+        type=_positive,
+        default=1,
+        help="processes that check results, all before anything is timed (default: %(default)s)",
+    )
     run.add_argument("--save-data", action="store_true", help="keep every sample")
     run.add_argument("--commit", metavar="ID", help="what the tree was made from, where it is no repository")
     run.add_argument("--unchecked", action="store_true", help=argparse.SUPPRESS)
+    run.add_argument("--share", type=_share, help=argparse.SUPPRESS)
 
     diff = actions.add_parser(
         "diff", parents=[registering], epilog=EPILOG, help="compare two stored runs, or two source trees by turns"
@@ -63,6 +70,9 @@ def declare(parser: argparse.ArgumentParser, registering: argparse.ArgumentParse
     page.add_argument(
         "--records", type=Path, action="append", default=[], metavar="FILE", help="verify's records.jsonl"
     )
+    page.add_argument(
+        "--receipt", type=Path, metavar="FILE", help="of the tests on the device, as ci/workstation writes it"
+    )
 
 
 def _timing(parser: argparse.ArgumentParser) -> None:
@@ -80,8 +90,13 @@ def _timing(parser: argparse.ArgumentParser) -> None:
         "--deadline",
         type=float,
         metavar="S",
-        help=f"for one process, where several time everything (default: {BLOCK_SECONDS:g})",
+        help=f"for one process, where there are several (default: {BLOCK_SECONDS:g})",
     )
+
+
+def _share(text: str) -> tuple[int, int]:
+    number, _, count = text.partition("/")
+    return int(number), int(count)
 
 
 def _positive(text: str) -> int:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import harness
-from harness.bench import machine, store
+from harness.bench import children, machine, store
 from harness.bench.series import orders
 from harness.discover import SetupError
 
@@ -68,7 +67,7 @@ def one_block(build: Build, options: Sequence[str], *, deadline: float) -> store
         path = os.pathsep.join([str(_linked(Path(folder))), str(build.tree)])
         command = [sys.executable, "-P", "-m", "harness", "bench", "run", *options, "--save-data", "--out", str(out)]
         try:
-            status, said = _ended(command, build.tree, {**os.environ, "PYTHONPATH": path}, deadline)
+            status, said = children.ended(command, build.tree, {**os.environ, "PYTHONPATH": path}, deadline)
         except subprocess.TimeoutExpired:
             raise BlockFailed(f"a block of {build.name} took longer than {deadline:g} s") from None
         if not out.is_file():
@@ -76,33 +75,6 @@ def one_block(build: Build, options: Sequence[str], *, deadline: float) -> store
             raise BlockFailed(f"a block of {build.name} failed: {lines[-1]}")
         content: store.Document = json.loads(out.read_text())
         return {**content, "commit_info": machine.commit_info(build.tree, content["commit_info"]["id"])}
-
-
-def _ended(command: Sequence[str], tree: Path, environment: Mapping[str, str], deadline: float) -> tuple[int, str]:
-    """Return the exit status of ``command`` and what it wrote on stderr; nothing that it started outlives the call.
-
-    Raises subprocess.TimeoutExpired after ``deadline`` seconds.
-    """
-    # a file and no pipe: what holds a pipe open would be waited for
-    with tempfile.TemporaryFile() as said:
-        child = subprocess.Popen(
-            command,
-            cwd=tree,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=said,
-            # a group of its own: what the child starts dies with it
-            start_new_session=True,
-        )
-        try:
-            status = child.wait(deadline)
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-        said.seek(0)
-        return status, said.read().decode(errors="replace")
 
 
 def _linked(folder: Path) -> Path:

@@ -9,10 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness import selection
-from harness.bench import accept, blocks, comparison, history, markdown, page, store
+from harness.bench import accept, blocks, comparison, gates, history, markdown, store
 from harness.bench.defaults import ACCEPTED, BASELINES, BLOCK_SECONDS, QUADS
 from harness.bench.measure import Measured, Refused
-from harness.bench.run import Wanted, run
+from harness.bench.peers import ratios
+from harness.bench.run import Wanted, run, share
 from harness.bench.sampling import Effort
 from harness.bench.verdicts import Rules
 from harness.discover import SetupError, load
@@ -23,30 +24,47 @@ def main(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> i
     actions = {"run": _run, "diff": _diff}
     if options.action in actions:
         return actions[options.action](options, modules, folder)
-    return {"history": _history, "accept": _accept, "page": _page}[options.action](options)
+    if options.action == "accept":
+        return _accept(options, folder)
+    return {"history": _history, "page": _page}[options.action](options)
 
 
 def _run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> int:
-    if options.deadline is not None and options.blocks == 1:
-        raise SetupError("--deadline: wanted --blocks 2 or more with it, which are processes that it can end")
+    if options.deadline is not None and options.blocks == options.jobs == 1:
+        raise SetupError("--deadline: wanted --blocks or --jobs of 2 or more with it, which are processes it can end")
     load(modules, folder=folder)
+    if options.share is not None:
+        return _check(options)
     if options.blocks > 1:
         build = blocks.Build(name=str(folder), tree=folder)
         made = []
         for number in range(options.blocks):
             _say(f"block {number + 1} of {options.blocks}")
-            flags = [*passed_on(options), *(["--unchecked"] if number else [])]
+            first = ["--jobs", str(options.jobs)]
+            flags = [*passed_on(options), *(["--unchecked"] if number else first)]
             made.append(_block(build, flags, _deadline(options)))
         document = store.merged(made, data=options.save_data)
     else:
         pairs = selection.pairs(options.contract, options.impl)
         wanted = wanted_of(options)
+        if options.jobs > 1 and wanted.checked:
+            _say(f"checking results in {options.jobs} processes")
+            found = gates.shared(passed_on(options), folder, jobs=options.jobs, deadline=_deadline(options))
+            wanted = replace(wanted, gates=found)
         document = run(pairs, wanted, tree=folder, commit=options.commit, data=options.save_data, on_done=_report)
-    refused = document["harness"]["refused"]
     if options.out is not None:
         store.write(options.out, document)
     sys.stdout.write(summary(document))
-    return comparison.SLOWER if refused else comparison.FINE if document["benchmarks"] else comparison.UNUSABLE
+    if store.wrong(document):
+        return comparison.SLOWER
+    return comparison.FINE if document["benchmarks"] else comparison.UNUSABLE
+
+
+def _check(options: argparse.Namespace) -> int:
+    """Check a share of the workloads for another process, which reads ``--out``."""
+    found = share(selection.pairs(options.contract, options.impl), wanted_of(options), *options.share)
+    gates.write(options.out, found)
+    return comparison.FINE
 
 
 def _deadline(options: argparse.Namespace) -> float:
@@ -103,7 +121,7 @@ def _diff(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> 
         raise SetupError(str(error)) from error
     files = [name == ACCEPTED or Path(name).is_file() for name in (options.base, options.head)]
     if all(files):
-        base, head = _stored(options)
+        base, head = _stored(options, folder)
         found = comparison.of_files(base, head, history.runs(options.history), rules, allow_dirty=options.allow_dirty)
     elif any(files):
         raise SetupError(f"{options.base} and {options.head} are a stored run and a source tree: name two of a kind")
@@ -114,18 +132,20 @@ def _diff(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> 
     if options.markdown is not None:
         options.markdown.write_text(text)
     if options.json is not None:
+        from harness.bench import page
+
         page.write_comparison(options.json, found)
     return found.exit_status
 
 
-def _stored(options: argparse.Namespace) -> list[store.Run]:
+def _stored(options: argparse.Namespace, folder: Path) -> list[store.Run]:
     """Return base and head, those of their benchmarks that are chosen; options that time something are refused."""
     idle = [name for name in ("quads", "seconds", "width", "deadline") if getattr(options, name) is not None]
     idle += [] if options.lane == "auto" else ["lane"]
     if idle:
         raise SetupError(f"{', '.join(f'--{name}' for name in idle)}: for source trees, and these are stored runs")
-    head = store.read(Path(options.head))
-    base = _accepted(head) if options.base == ACCEPTED else store.read(Path(options.base))
+    head = store.compared(store.read(Path(options.head)), folder)
+    base = _accepted(head) if options.base == ACCEPTED else store.compared(store.read(Path(options.base)), folder)
     for name in options.contract:
         if not any(key[0] == name for run in (base, head) for key in run.entries):
             raise SetupError(f"neither {base.path} nor {head.path} holds a benchmark of {name}")
@@ -172,15 +192,22 @@ def _history(options: argparse.Namespace) -> int:
     return comparison.FINE
 
 
-def _accept(options: argparse.Namespace) -> int:
+def _accept(options: argparse.Namespace, folder: Path) -> int:
     _, said = accept.accept(
-        options.file, options.baselines, allow_dirty=options.allow_dirty, allow_missing=options.allow_missing
+        options.file,
+        options.baselines,
+        repository=folder,
+        allow_dirty=options.allow_dirty,
+        allow_missing=options.allow_missing,
     )
     sys.stdout.write(f"{said}\n")
     return comparison.FINE
 
 
 def _page(options: argparse.Namespace) -> int:
+    # it reads the compile lane's tables, which takes longer to import than a block takes
+    from harness.bench import page
+
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(page.of_files(options))
     sys.stdout.write(f"{options.out}\n")
@@ -188,8 +215,9 @@ def _page(options: argparse.Namespace) -> int:
 
 
 def summary(document: store.Document) -> str:
-    """Return what a run found, a line a benchmark, and what was refused."""
-    rows = [("benchmark", "L2", "median", "±", "floor", "fraction")]
+    """Return what a run found, a line a benchmark, how many times as long peers take, and what was refused."""
+    beside = ratios(store.entries(document))
+    rows = [("benchmark", "L2", "median", "±", "floor", "fraction", "peers take" if beside else "")]
     for row in document["benchmarks"]:
         extra, median = row["extra_info"], row["stats"]["median"]
         floor = extra.get("floor")
@@ -201,6 +229,7 @@ def summary(document: store.Document) -> str:
                 f"{(extra['median_high'] - extra['median_low']) / 2 / median:.1%}",
                 "" if floor is None else markdown.duration(floor),
                 "" if floor is None else f"{floor / median:.2f}",
+                beside.get(row["name"], ""),
             )
         )
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]

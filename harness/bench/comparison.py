@@ -66,7 +66,7 @@ def of_files(
 
     Runs of history that are another device's, or newer than ``head``, or ``head`` itself, are left out.
     """
-    keys = [key for key in base.entries if key in head.entries]
+    keys = _common(base, head)
     refused = [
         *refusals.another_device(base, head),
         *([] if allow_dirty else refusals.dirty(base, head)),
@@ -101,7 +101,7 @@ def of_blocks(
     """Compare blocks of two builds, (0 for base or 1 for head, document), taken in the order of ``series.orders``."""
     runs = [_run(names[which], [document for build, document in blocks if build == which]) for which in (0, 1)]
     base, head = runs
-    keys = [key for key in base.entries if key in head.entries]
+    keys = _common(base, head)
     quads = len(blocks) // 4
     refused = [
         *refusals.another_device(base, head),
@@ -124,6 +124,11 @@ def of_blocks(
         evidence = None if refused else series.interleaved(times)
     how = f"{counted(quads, 'quad')} of blocks in turns"
     return _comparison(base, head, keys, evidence, refused, [*_slowed(base, head), *_new(base, head)], how, rules)
+
+
+def _common(base: Run, head: Run) -> list[Key]:
+    """Return what both timed, but for peers, which nobody here makes slower."""
+    return [key for key, entry in base.entries.items() if key in head.entries and not entry.peer]
 
 
 def usable(history: Sequence[Run], head: Run) -> list[Run]:

@@ -23,6 +23,8 @@ class Gate:
     def __init__(self, contract: Contract[Any], case: Any, lane: Lane, inputs: Inputs) -> None:
         self._contract, self._case, self._lane, self._inputs = contract, case, lane, inputs
         self._asked: Trial | None = None
+        #: Whether memory ran out: what could not be checked beside others may be checked alone.
+        self.out_of_memory = False
         small = lane.device.type != "cpu" and storage_bytes(inputs) <= _HOST_BYTES
         self._for_oracles = copied(inputs, torch.device("cpu")) if small else inputs
 
@@ -43,6 +45,7 @@ class Gate:
         except ContractError as error:
             return str(error)
         except (MemoryError, RuntimeError) as error:
+            self.out_of_memory = isinstance(error, MemoryError | torch.OutOfMemoryError)
             return f"it could not be checked: {described(error).splitlines()[0]}"
         if trial.result.violations:
             first = trial.result.violations[0]

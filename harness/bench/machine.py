@@ -11,7 +11,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from harness.bench import provenance
 from harness.device import detect
+from harness.receipts import revision
 from harness.receipts.machine import driver
 
 _VERSIONS = ("torch", "triton", "numpy")
@@ -64,14 +66,19 @@ def slug(name: str) -> str:
 
 
 def commit_info(tree: Path, commit: str | None = None) -> dict[str, Any]:
-    """Return what pytest-benchmark records of a commit; ``commit`` names it where ``tree`` is no repository.
+    """Return what pytest-benchmark records of a commit.
 
-    Files that git does not know count as changes too: a new kernel is not what the commit says.
+    Where git does not say, ``commit`` or the variable HARNESS_COMMIT names it, and the digests of the sources go with
+    it: see `harness.bench.provenance`.  Files that git does not know count as changes too: a new kernel is not what the
+    commit says.
     """
     found = {"project": tree.resolve().name, "branch": "(unknown)", "time": None, "author_time": None}
     head = _git(tree, "rev-parse", "HEAD")
     if head is None:
-        return {**found, "id": commit or "unversioned", "dirty": False}
+        told = commit or revision.of(tree, provenance.PATHS).commit
+        if told in (provenance.UNVERSIONED, revision.UNKNOWN):
+            return {**found, "id": provenance.UNVERSIONED, "dirty": False}
+        return {**found, "id": told, "dirty": False, provenance.RECORDED: provenance.digests(tree)}
     time, _, author_time = (_git(tree, "show", "-s", "--format=%cI %aI") or "").partition(" ")
     return {
         **found,

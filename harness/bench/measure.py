@@ -12,7 +12,9 @@ import torch
 from harness.bench import store
 from harness.bench.drawing import drawn
 from harness.bench.gate import Gate
+from harness.bench.gates import Checked
 from harness.bench.labels import digest
+from harness.bench.peers import is_peer
 from harness.bench.rates import Rates
 from harness.bench.readings import Reading
 from harness.bench.sampling import Effort, Sampled, sample
@@ -25,10 +27,23 @@ from harness.outcome import described
 
 @dataclass(frozen=True, kw_only=True)
 class Refused:
-    """A benchmark that was not made, and why."""
+    """A benchmark that was not made, and why; ``peer``: of an adapter's implementation."""
 
     name: str
     reason: str
+    peer: bool = False
+
+    def row(self) -> dict[str, Any]:
+        """Return it as a stored run holds it."""
+        return {"name": self.name, "reason": self.reason, **({"peer": True} if self.peer else {})}
+
+
+def _refused(implementation: Implementation, name: str, reason: str) -> Refused:
+    return Refused(name=name, reason=reason, peer=is_peer(implementation))
+
+
+def _first(error: Exception) -> str:
+    return described(error).splitlines()[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +67,8 @@ class Measured:
 class Bench:
     """What is the same for all workloads of a run: where they run, how long, which timings, what is read meanwhile.
 
-    ``device`` is None for the virtual GPU.
+    ``device`` is None for the virtual GPU.  Results are checked here first, unless ``gates`` says what other processes
+    found, or ``checked`` is false.
     """
 
     lane: Lane
@@ -62,6 +78,7 @@ class Bench:
     rates: Rates | None = None
     reading: Callable[[], Reading] = dict
     checked: bool = True
+    gates: Checked | None = None
 
     def measure(
         self, contract: Contract[Any], implementations: Sequence[Implementation], case: Any, label: str
@@ -76,16 +93,14 @@ class Bench:
             work = None if contract.work is None else contract.work(case, inputs)
         except (MemoryError, RuntimeError) as error:
             for implementation in implementations:
-                yield Refused(name=title(implementation), reason=f"no inputs: {described(error).splitlines()[0]}")
+                yield _refused(implementation, title(implementation), f"no inputs: {_first(error)}")
             return
-        gate = Gate(contract, case, self.lane, inputs)
-        refusals = {one.name: gate.refusal(one) if self.checked else None for one in implementations}
+        refusals = self._refusals(contract, implementations, case, inputs, label)
         # the oracles' memory, which copies of the inputs may need
-        del gate
         self._release()
         for implementation in implementations:
             if (reason := refusals[implementation.name]) is not None:
-                yield Refused(name=title(implementation), reason=reason)
+                yield _refused(implementation, title(implementation), reason)
                 continue
             fixed = {
                 "contract": contract.name,
@@ -94,15 +109,35 @@ class Bench:
                 "case": digest(case),
                 "inputs": drawn_by,
                 **self._work(work),
+                **({"peer": True} if is_peer(implementation) else {}),
             }
             try:
                 for timing in self._timings(implementation, inputs, work):
                     yield self._measured(title(implementation, timing.name), timing, fixed)
             except (MemoryError, RuntimeError) as error:
-                yield Refused(
-                    name=title(implementation), reason=f"timing it failed: {described(error).splitlines()[0]}"
-                )
+                yield _refused(implementation, title(implementation), f"timing it failed: {_first(error)}")
             self._release()
+
+    def _refusals(
+        self,
+        contract: Contract[Any],
+        implementations: Sequence[Implementation],
+        case: Any,
+        inputs: Inputs,
+        label: str,
+    ) -> dict[str, str | None]:
+        """Return why each must not be timed, by name; None where nothing is against it."""
+        titles = {one.name: store.title(contract.name, one.name, label) for one in implementations}
+        if not self.checked:
+            return dict.fromkeys(titles)
+        found, here = {}, list(implementations)
+        if self.gates is not None:
+            found = {name: self.gates.refusal(title) for name, title in titles.items()}
+            here = [one for one in implementations if titles[one.name] in self.gates.again]
+        if here:
+            gate = Gate(contract, case, self.lane, inputs)
+            found |= {one.name: gate.refusal(one) for one in here}
+        return found
 
     def _timings(self, implementation: Implementation, inputs: Inputs, work: Work | None) -> Iterator[Timing]:
         if self.device is None:

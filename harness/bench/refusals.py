@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
+from harness.bench.provenance import RECORDED
 from harness.bench.series import LEAST_BLOCKS
 from harness.bench.store import MISSING, Key, Run
 from harness.bench.verdicts import Evidence, Rules, Verdict, judge
@@ -22,16 +23,27 @@ def another_device(base: Run, head: Run) -> list[str]:
     return [] if names[0] == names[1] else [f"another device: {names[0]} and {names[1]}"]
 
 
-def dirty(base: Run, head: Run) -> list[str]:
+def dirty(*runs: Run) -> list[str]:
     """A time that belongs to no commit cannot be repeated."""
     found = []
-    for run in (base, head):
+    for run in runs:
         commit = str(run.commit.get("id", "unknown"))
         if run.commit.get("dirty"):
-            found.append(f"dirty tree: {run.path} was made from {commit[:12]} with changes")
+            found.append(f"dirty tree: {run.path} was made from {commit[:12]} with changes{_first(run)}")
         elif commit in ("unversioned", "unknown", ""):
             found.append(f"no commit: {run.path} does not say what it was made from")
+        elif run.commit.get(RECORDED):
+            found.append(
+                f"commit not shown: {run.path} was told that it is from {commit[:12]}, and git here has no such commit "
+                "to compare its sources with"
+            )
     return found
+
+
+def _first(run: Run) -> str:
+    """Return where the sources differ from the commit's, if that is known."""
+    lines = run.commit.get("differences", ())
+    return f": {_listed(lines)}" if lines else ""
 
 
 def stale(base: Run, head: Run) -> list[str]:
@@ -43,7 +55,7 @@ def stale(base: Run, head: Run) -> list[str]:
 
 def missing(base: Run, head: Run) -> list[str]:
     """A workload that is gone may be gone because it fails, and an average over the others would hide it."""
-    gone = [entry.name for key, entry in base.entries.items() if key not in head.entries]
+    gone = [entry.name for key, entry in base.entries.items() if key not in head.entries and not entry.peer]
     if not gone:
         return []
     reasons: Mapping[str, str] = {

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import torch
 
-from harness.bench import machine, rates, readings, store
+from harness.bench import gates, machine, rates, readings, store
 from harness.bench.labels import labels
 from harness.bench.measure import Bench, Measured, Refused
 from harness.bench.sampling import Effort
@@ -18,7 +18,7 @@ from harness.bench.timings import NAMES, DeviceTimings
 from harness.contract import Contract, Implementation
 from harness.device import detect, unmet
 from harness.discover import SetupError
-from harness.lanes import ContextLost, VirtualLane
+from harness.lanes import ContextLost, Lane, VirtualLane
 
 LaneName = Literal["auto", "cuda", "vgpu"]
 Pairs = Sequence[tuple[Contract[Any], Implementation]]
@@ -28,28 +28,40 @@ VIRTUAL_EFFORT = Effort(width=0.03, seconds=0.5, least=6, most=40)
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What to time: ``lane``, ``timings``, benchmarks whose name contains ``match``; ``checked``: results first."""
+    """What to time: ``lane``, ``timings``, benchmarks whose name contains ``match``; ``checked``: results first.
+
+    ``gates``: what was found when other processes checked them.
+    """
 
     lane: LaneName = "auto"
     timings: Sequence[str] = NAMES
     match: str = ""
     effort: Effort | None = None
     checked: bool = True
+    gates: gates.Checked | None = None
 
 
-def bench_of(wanted: Wanted) -> Bench:
-    """Return what a run on this machine needs; raises SetupError where its device is not there."""
-    lane = wanted.lane
-    if lane == "auto":
-        lane = "cuda" if torch.cuda.is_available() else "vgpu"
-    if lane == "vgpu":
-        return Bench(lane=VirtualLane(), effort=wanted.effort or VIRTUAL_EFFORT, checked=wanted.checked)
+def lane_of(wanted: Wanted) -> Lane:
+    """Return the lane of a run on this machine; raises SetupError where its device is not there."""
+    name = wanted.lane
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "vgpu"
+    if name == "vgpu":
+        return VirtualLane()
     if not torch.cuda.is_available():
         raise SetupError(f"no CUDA device to time on: found {detect()}")
     from harness.hardware.lane import device_lane
 
-    on_device = device_lane()
-    on_device = replace(on_device, oracle_device=on_device.device)
+    found = device_lane()
+    return replace(found, oracle_device=found.device)
+
+
+def bench_of(wanted: Wanted) -> Bench:
+    """Return what a run on this machine needs; raises SetupError where its device is not there."""
+    on_device = lane_of(wanted)
+    if isinstance(on_device, VirtualLane):
+        effort = wanted.effort or VIRTUAL_EFFORT
+        return Bench(lane=on_device, effort=effort, checked=wanted.checked, gates=wanted.gates)
     uuid = machine.device_info("cuda")["uuid"]
     return Bench(
         lane=on_device,
@@ -59,7 +71,15 @@ def bench_of(wanted: Wanted) -> Bench:
         rates=rates.measured(on_device.device),
         reading=functools.partial(readings.reading, uuid),
         checked=wanted.checked,
+        gates=wanted.gates,
     )
+
+
+def share(pairs: Pairs, wanted: Wanted, number: int, count: int) -> gates.Checked:
+    """Check every ``count``-th workload from ``number`` on and time nothing."""
+    lane = lane_of(wanted)
+    on_device = not isinstance(lane, VirtualLane)
+    return gates.share(workloads(pairs, wanted.match, on_device=on_device), lane, number, count)
 
 
 def workloads(
@@ -111,13 +131,13 @@ def run(
     """Time everything and return the document, with the samples themselves if ``data``."""
     bench = bench_of(wanted)
     rows: list[dict[str, Any]] = []
-    refused: list[dict[str, str]] = []
+    refused: list[dict[str, Any]] = []
     for contract, implementations, case, label in workloads(pairs, wanted.match, on_device=bench.device is not None):
         try:
             for done in bench.measure(contract, implementations, case, label):
                 on_done(done)
                 if isinstance(done, Refused):
-                    refused.append({"name": done.name, "reason": done.reason})
+                    refused.append(done.row())
                 else:
                     rows.append(done.row(data=data))
         except ContextLost as error:
@@ -130,7 +150,7 @@ def run(
 def document(
     bench: Bench,
     rows: list[dict[str, Any]],
-    refused: list[dict[str, str]],
+    refused: list[dict[str, Any]],
     *,
     tree: Path,
     commit: str | None = None,
@@ -146,7 +166,7 @@ def document(
     }
 
 
-def ours(bench: Bench, refused: list[dict[str, str]]) -> dict[str, Any]:
+def ours(bench: Bench, refused: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what a document holds of ours beside its benchmarks."""
     found = bench.rates
     return {

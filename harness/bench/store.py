@@ -3,7 +3,7 @@
 A benchmark's ``extra_info`` holds, beside what pytest-benchmark knows: ``contract``, ``implementation``, ``label`` and
 ``case`` (a digest) of the workload, ``lane``, ``timing`` and ``l2``, ``median_low`` and ``median_high``, ``blocks``
 (medians, of processes or of segments of one: ``blocks_are``), ``flops``, ``bytes``, ``floor`` in seconds, ``bound``,
-``fraction`` (floor over median), readings of the device before and after.
+``fraction`` (floor over median), ``peer`` where it is an adapter's, readings of the device before and after.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import json
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from harness.bench import provenance
 from harness.bench.numbers import median_interval
 from harness.bench.sampling import segmented
 from harness.discover import SetupError
@@ -48,6 +49,7 @@ class Entry:
     bytes: int
     floor: float | None
     bound: str
+    peer: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,6 +162,16 @@ def read(path: Path) -> Run:
     return Run(path=str(path), document=document, entries=found)
 
 
+def wrong(document: Document) -> list[Mapping[str, Any]]:
+    """Return what was refused of ours: an adapter's kernels are not for us to mend."""
+    return [item for item in document.get("harness", {}).get("refused", ()) if not item.get("peer")]
+
+
+def compared(run: Run, repository: Path) -> Run:
+    """Return ``run`` with its sources compared with its commit's, where it was only told which that is."""
+    return replace(run, document=provenance.compared(run.document, repository))
+
+
 def entries(document: Document) -> dict[Key, Entry]:
     """Return the benchmarks of ``document`` that have our fields, by key; raises KeyError where one lacks its times."""
     return {entry.key: entry for entry in _entries(document)}
@@ -184,6 +196,7 @@ def _entries(document: Document) -> Iterator[Entry]:
             bytes=int(extra.get("bytes") or 0),
             floor=extra.get("floor"),
             bound=extra.get("bound") or "",
+            peer=bool(extra.get("peer")),
         )
 
 

@@ -7,9 +7,10 @@ import pytest
 from tests.teeth.bench_faults import COPIES, MEASURING, RULES, WORK
 from tests.teeth.bench_file_faults import FILES
 from tests.teeth.swapping import swapped
-from tests.unit import bench_blocks, bench_files, bench_measuring, bench_page, bench_rules
+from tests.unit import bench_blocks, bench_files, bench_measuring, bench_page, bench_rules, bench_sampling
 
-CHECKS = bench_blocks.CHECKS | bench_rules.CHECKS | bench_files.CHECKS | bench_measuring.CHECKS | bench_page.CHECKS
+ROOMS = (bench_blocks, bench_rules, bench_files, bench_measuring, bench_page, bench_sampling)
+CHECKS = {name: check for room in ROOMS for name, check in room.CHECKS.items()}
 FAULTS = (*RULES, *FILES, *MEASURING, *COPIES, *WORK)
 #: Faults -> the package of their modules.
 ELSEWHERE = {WORK: "harness.contracts", COPIES: "harness"}

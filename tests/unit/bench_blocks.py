@@ -2,7 +2,9 @@
 
 import contextlib
 import os
+import shutil
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -10,7 +12,7 @@ from unittest import mock
 
 import pytest
 
-from harness.bench import accept, blocks, store
+from harness.bench import accept, blocks, machine, store
 from harness.discover import SetupError
 from tests.unit.bench_documents import WORKLOADS, document, row, run
 
@@ -78,6 +80,38 @@ def a_baseline_does_not_shrink_by_accident(folder):
     assert "1 benchmarks of aaaaaaaaaaaa, 6 before" in said
     accept.accept(folder / "all.json", folder / "baselines")
     assert len(store.read(target).entries) == 6
+
+
+@check
+def a_commit_that_was_told_is_believed_by_its_sources(folder):
+    git = ["git", "-C", str(folder), "-c", "user.name=t", "-c", "user.email=t@t"]
+    (folder / "kernels").mkdir()
+    (folder / "kernels" / "a.py").write_text("1\n")
+    for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "one"]):
+        subprocess.run([*git, *command], check=True)
+    commit = machine.commit_info(folder)["id"]
+    there = folder / "there"
+    shutil.copytree(folder / "kernels", there / "kernels")
+    # ``there`` is in no repository, as far as git says
+    alone = {"GIT_CEILING_DIRECTORIES": str(folder)}
+    with mock.patch.dict(os.environ, {**alone, "HARNESS_COMMIT": commit}):
+        told = _told(there)
+        (there / "kernels" / "b.py").write_text("2\n")
+        changed = _told(there)
+    assert told["id"] == changed["id"] == commit
+    for name, info in (("told", told), ("changed", changed)):
+        store.write(folder / f"{name}.json", document(night=len(name)) | {"commit_info": info})
+    target, _ = accept.accept(folder / "told.json", folder / "baselines", repository=folder)
+    assert store.read(target).commit["dirty"] is False
+    with pytest.raises(SetupError, match=r"dirty tree: .*: kernels/b.py: not here; see --allow-dirty"):
+        accept.accept(folder / "changed.json", folder / "baselines", repository=folder)
+    with mock.patch.dict(os.environ, alone), pytest.raises(SetupError, match=r"commit not shown: .* no such commit"):
+        accept.accept(folder / "told.json", folder / "baselines", repository=there)
+
+
+def _told(tree):
+    with mock.patch.object(machine, "_git", return_value=None):
+        return machine.commit_info(tree)
 
 
 @check

@@ -2,14 +2,24 @@
 
 import functools
 import json
+import re
 import statistics
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from harness.bench import accept, blocks, comparison, history, labels, machine, markdown, readings, sampling, store
-from harness.bench.sampling import Effort
+from harness.bench import (
+    accept,
+    blocks,
+    comparison,
+    history,
+    labels,
+    machine,
+    markdown,
+    peers,
+    readings,
+    store,
+)
 from harness.bench.verdicts import Verdict
 from harness.discover import SetupError
 from tests.unit.bench_documents import DEVICE, WORKLOADS, document, row, run
@@ -75,6 +85,36 @@ def a_missing_workload_is_refused_with_its_reason(folder):
     refused(compared(run("base", night=13), head), "1 workloads", "mxfp4_moe[auto-num_tokens=1-rot]", "3 of 8")
     # one more is no reason
     assert not compared(head, run("newer", night=15)).refused
+
+
+def _with_a_peer(seconds=56e-6, **fields):
+    ours = WORKLOADS[1]
+    peer = row((*ours[:2], "sglang-slot", seconds, *ours[4:]))
+    peer["extra_info"]["peer"] = True
+    made = run(**fields)
+    return run(**fields, rows=[*made.document["benchmarks"], peer])
+
+
+@check
+def a_peer_stands_beside_ours_and_is_compared_with_nothing_else(folder):
+    base, head = _with_a_peer(path="base", night=13), _with_a_peer(2 * 56e-6, path="head", night=14)
+    found = peers.ratios(head.entries)
+    assert list(found) == ["mxfp4_moe[auto-num_tokens=1-rot]"]
+    assert re.fullmatch(r"3\.[45] x sglang-slot", *found.values())
+    # twice as slow as the night before, or gone: not ours to mend
+    assert len(compared(base, head).rows) == len(WORKLOADS)
+    assert compared(base, head).exit_status == comparison.FINE
+    assert not compared(base, run("alone", night=14)).refused
+    assert peers.ratios(run().entries) == {}
+
+
+@check
+def a_peer_that_is_wrong_is_no_fault_of_ours(folder):
+    theirs = {"name": "mxfp4_moe[sglang-slot-x]", "reason": "oracle:out: 3 of 8", "peer": True}
+    assert store.wrong(document(refused=[theirs, {"name": "x", "reason": "y"}])) == [{"name": "x", "reason": "y"}]
+    store.write(folder / "run.json", document(refused=[theirs]))
+    target, _ = accept.accept(folder / "run.json", folder / "baselines")
+    assert store.read(target).document["harness"]["refused"] == [theirs]
 
 
 @check
@@ -236,7 +276,7 @@ def a_baseline_is_accepted_on_purpose(folder):
     assert "6 benchmarks of aaaaaaaaaaaa, 0 before" in said
     for fields, words in (
         ({"dirty": True}, "with changes"),
-        ({"commit": "unversioned"}, "from no commit"),
+        ({"commit": "unversioned"}, "no commit"),
         ({"refused": [{"name": "x", "reason": "wrong"}]}, "left out x: wrong"),
         ({"device": {}}, "which device"),
     ):
@@ -256,59 +296,6 @@ def history_is_one_device_in_order(folder):
     assert [len(course.points) for course in found] == [3] * len(WORKLOADS)
     assert [point[0] for point in found[0].points] == [document(night=night)["datetime"] for night in range(3)]
     assert "mxfp4_moe[auto-num_tokens=1-rot]" in history.render(history.runs([folder]))
-
-
-def _clocked(samples, seconds_each):
-    """A source of samples, and a clock that goes on by ``seconds_each`` a sample."""
-    state = SimpleNamespace(now=0.0, taken=0)
-
-    def take(count):
-        state.taken += count
-        state.now += count * seconds_each
-        return [next(samples) for _ in range(count)]
-
-    return take, lambda: state.now
-
-
-@check
-def sampling_stops_when_the_median_is_known(folder):
-    quiet = (1.0 + 0.001 * (place % 3) for place in range(10**6))
-    take, clock = _clocked(quiet, 1e-3)
-    found = sampling.sample(take, Effort(width=0.005, seconds=10), clock=clock)
-    assert found.stopped == "precise"
-    assert len(found.samples) == Effort().least
-    warming = iter([5.0] * 6 + [1.0] * 1000)
-    take, clock = _clocked(warming, 1e-3)
-    assert set(sampling.sample(take, Effort(seconds=10), clock=clock).samples) == {1.0}
-    # one sample in a hundred that was very quick, or very slow, changes nothing
-    spiked = (0.01 if place % 10 == 0 else 1.0 for place in range(10**6))
-    take, clock = _clocked(spiked, 1e-3)
-    assert sampling.sample(take, Effort(seconds=10), clock=clock).median == 1.0
-
-
-@check
-def sampling_stops_when_the_time_is_up(folder):
-    loud = iter(np.random.default_rng(0).exponential(size=10**6))
-    take, clock = _clocked(loud, 1e-2)
-    found = sampling.sample(take, Effort(width=1e-6, seconds=1.0), clock=clock)
-    assert found.stopped == "time"
-    assert 0.9 <= len(found.samples) * 1e-2 <= 1.6
-    take, clock = _clocked(loud, 0.1)
-    assert len(sampling.sample(take, Effort(seconds=1.0), clock=clock).samples) == Effort().least
-    # nobody waits for twenty samples of ten seconds
-    take, clock = _clocked(loud, 10.0)
-    assert len(sampling.sample(take, Effort(seconds=1.0), clock=clock).samples) == Effort().fewest
-    take, clock = _clocked(loud, 0.0)
-    found = sampling.sample(take, Effort(width=1e-9, most=55), clock=clock)
-    assert (found.stopped, len(found.samples)) == ("count", 55)
-
-
-@check
-def segments_are_medians_of_all_samples_in_order(folder):
-    samples = tuple(float(place) for place in range(100))
-    assert sampling.segmented(samples) == [statistics.median(samples[i : i + 10]) for i in range(0, 100, 10)]
-    assert sampling.segmented((3.0, 9.0, 100.0)) == [3.0, 9.0, 100.0]
-    assert store.blocks_of([1.0, 1.0, 50.0] * 10)[0] == 1.0
 
 
 @check

@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 
 from harness import copies, registry
-from harness.bench import rates, store, timings
+from harness.bench import gates, rates, store, timings
 from harness.bench.gate import Gate
 from harness.bench.measure import Bench, Measured, Refused
 from harness.bench.run import timed_cases, workloads
@@ -155,6 +155,73 @@ def a_wrong_result_is_not_timed():
     assert found[1].name == "merge_attn_states[wrong-x]"
     assert found[1].reason.startswith("oracle:out: ")
     assert found[2].reason.startswith("inputs: ")
+
+
+@check
+def what_other_processes_found_decides():
+    owner = contract("merge_attn_states")
+    both = [implementation(right, "right"), implementation(wrong, "wrong"), implementation(right, "unsaid")]
+    workload = (owner, both[:2], owner.pinned[3], "x")
+    found = gates.share([workload, workload], VirtualLane(), 1, 2).found
+    assert list(found) == ["merge_attn_states[right-x]", "merge_attn_states[wrong-x]"]
+    assert found["merge_attn_states[right-x]"] is None
+    checked = gates.Checked(found=found, otherwise="its check took longer than 3 s")
+    bench = Bench(lane=VirtualLane(), effort=QUICK, gates=checked)
+    done = list(bench.measure(owner, both, owner.pinned[3], "x"))
+    assert [type(one) for one in done] == [Measured, Refused, Refused]
+    assert done[1].reason.startswith("oracle:out: ")
+    assert done[2].reason == "its check took longer than 3 s"
+
+
+@check
+def what_had_no_memory_beside_others_is_checked_alone():
+    owner = contract("merge_attn_states")
+    calls = []
+
+    def hungry(outs, lses):
+        calls.append(1)
+        if len(calls) == 1:
+            raise torch.OutOfMemoryError("beside the others")
+        return oracle(outs, lses)
+
+    owner = replace(owner, oracle=hungry)
+    both = [implementation(right, "right"), implementation(wrong, "wrong")]
+    checked = gates.share([(owner, both, owner.pinned[3], "x")], VirtualLane(), 0, 1)
+    assert (checked.found, sorted(checked.again)) == (
+        {},
+        ["merge_attn_states[right-x]", "merge_attn_states[wrong-x]"],
+    )
+    bench = Bench(lane=VirtualLane(), effort=QUICK, gates=checked)
+    done = list(bench.measure(owner, both, owner.pinned[3], "x"))
+    assert [type(one) for one in done] == [Measured, Refused]
+    assert done[1].reason.startswith("oracle:out: ")
+
+
+@check
+def every_workload_is_in_one_share():
+    owner = contract("merge_attn_states")
+    cases = [(owner, [implementation(right)], case, f"{place}") for place, case in enumerate(owner.pinned[:4])]
+    shares = [set(gates.share(cases, VirtualLane(), number, 3).found) for number in range(3)]
+    assert sorted(map(len, shares)) == [1, 1, 2]
+    assert len(set.union(*shares)) == 4
+
+
+@check
+def what_an_adapter_brings_is_a_peer():
+    owner = contract("merge_attn_states")
+
+    def theirs(outs, lses):
+        return right(outs, lses)
+
+    def broken(outs, lses):
+        return wrong(outs, lses)
+
+    theirs.__module__ = broken.__module__ = "harness.adapters.somebody"
+    some = [implementation(theirs, "theirs"), implementation(broken, "broken"), implementation(right)]
+    found = list(Bench(lane=VirtualLane(), effort=QUICK).measure(owner, some, owner.pinned[3], "x"))
+    assert [type(one) for one in found] == [Measured, Refused, Measured]
+    assert [found[0].extra.get("peer"), found[1].peer, found[2].extra.get("peer")] == [True, True, None]
+    assert found[1].row()["peer"]
 
 
 @check

@@ -1,12 +1,14 @@
 """What must hold of the page: everything on it, nothing from elsewhere, text that cannot become markup."""
 
 import html.parser
+import json
 import lzma
 import re
 from dataclasses import replace
 from pathlib import Path
 
 from harness.bench import comparison, page, store
+from harness.receipts.record import Device, Receipt, Test
 from harness.report.records import Record, Verdict
 from harness.report.summary import Summary
 from tests.unit.bench_documents import run
@@ -43,9 +45,20 @@ def records(message="3 of 8 elements break"):
     )
 
 
+def receipt(*failed):
+    tests = [Test(id=name, outcome="failed", seconds=1.0, hardware=True, target="sm_90") for name in failed]
+    passed = [Test(id=f"passed{place}", outcome="passed", seconds=1.0, hardware=True) for place in range(7)]
+    return Receipt(
+        started="2026-11-30T02:00:00+00:00", seconds=312.0, driver="580", versions={}, emulated="", commit="a" * 40,
+        devices=(Device(name="NVIDIA H200", arch="sm_90", units=132),), dirty=(), paths=(), sources={}, moved=(),
+        arguments=(), status=1 if failed else 0, tests=(*passed, *tests),
+    )  # fmt: skip
+
+
 def whole(message="3 of 8 elements break"):
     found, head, nights = compared()
-    return page.render(head, comparison=found, earlier=nights, resources=RESOURCES, verified=[records(message)])
+    shown = {"resources": RESOURCES, "verified": [records(message)], "receipt": receipt(f"test_{message}")}
+    return page.render(head, comparison=found, earlier=nights, **shown)
 
 
 class Reader(html.parser.HTMLParser):
@@ -125,6 +138,43 @@ def recorded_run(folder):
     file = folder / "run.json"
     file.write_bytes(lzma.decompress((Path(__file__).parent / "recordings" / "bench_run_h200.json.xz").read_bytes()))
     return store.read(file)
+
+
+@check
+def what_is_wrong_stands_first():
+    text = Reader(whole()).text
+    first = text[: text.index("What changed")]
+    for words in ("1 slower", "1 check failed", "1 device test failed"):
+        assert words in first, words
+    untimed = run("head", night=14, refused=[{"name": "x", "reason": "y"}, {"name": "z", "reason": "y", "peer": True}])
+    text = Reader(page.render(untimed, receipt=receipt())).text
+    first = text[: text.index("What changed")]
+    assert "1 not timed" in first
+    assert "failed" not in first
+
+
+@check
+def tests_on_the_device_are_named_where_they_failed():
+    names = [f"test_{place:02d}" for place in range(25)]
+    text = Reader(page.render(run("head", night=0), receipt=receipt(*names))).text
+    assert text.index("25 failed") < text.index("7 passed")
+    assert "Tests on NVIDIA H200" in text
+    assert names[19] in text
+    assert names[20] not in text
+    assert "and 5 more" in text
+
+
+@check
+def peers_stand_beside_what_is_ours():
+    head = run("head", night=14)
+    assert "peers take" not in Reader(page.render(head)).text
+    rows = head.document["benchmarks"]
+    beside = json.loads(json.dumps(rows[0]))
+    beside["extra_info"] |= {"implementation": "stock-x", "peer": True}
+    beside["stats"]["median"] *= 4
+    text = Reader(page.render(run("head", night=14, rows=[*rows, beside]))).text
+    assert "peers take" in text
+    assert "4.0 x stock-x" in text
 
 
 @check

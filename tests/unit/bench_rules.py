@@ -7,7 +7,18 @@ import pytest
 
 from harness.bench import numbers, series
 from harness.bench.verdicts import Evidence, Rules, Verdict, judge
-from tests.unit.bench_series import KINDS, Noise, recorded, runs, session
+from tests.unit.bench_series import (
+    DRIFTS,
+    KINDS,
+    PROCESSES,
+    Noise,
+    drifting,
+    in_turns,
+    recorded,
+    recorded_slowdowns,
+    runs,
+    session,
+)
 
 CHECKS = {}
 RULES = Rules()
@@ -194,14 +205,46 @@ def a_run_that_differs_from_itself_shows():
 
 
 @check
+def a_slowdown_that_was_recorded_is_found():
+    fast, slow = recorded_slowdowns()
+    change = np.expm1((slow - fast).mean(axis=0))
+    # 5 % fewer rows take 4.5 % less at most: what a launch takes stays
+    large = change > 0.035
+    assert large.sum() >= 2
+    for drift in DRIFTS:
+        rng = np.random.default_rng(14)
+        times = in_turns(rng, fast, slow, trials=NIGHTS, quads=QUADS) + drifting(rng, (NIGHTS, QUADS), drift)
+        verdicts = judged(times)
+        assert not (verdicts == Verdict.FASTER).any()
+        assert not (verdicts[:, large] == Verdict.SAME).any()
+        assert (verdicts[:, large] == Verdict.SLOWER).mean() >= 0.95, drift
+
+
+@check
+def recorded_nights_hold_beside_their_history():
+    blocks = recorded()[PROCESSES]
+    for drift in DRIFTS:
+        rng = np.random.default_rng(15)
+        # 22 runs of 10 neighbouring processes, each with an offset that all its workloads share
+        starts = rng.integers(0, blocks.shape[0] - 9, size=(NIGHTS, 22))
+        nights = blocks[starts[..., None] + np.arange(10)] + drift * rng.uniform(-0.5, 0.5, (NIGHTS, 22, 1, 1))
+        history, base, head = nights[:, :21].mean(axis=2), nights[:, 20], nights[:, 21]
+        assert alarms(judge(series.stored(base, head, history, RULES), RULES).verdicts) <= 0.01, drift
+        slower = judge(series.stored(base, head + np.log1p(0.05), history, RULES), RULES).verdicts
+        assert not ((slower == Verdict.SAME) | (slower == Verdict.FASTER)).any(), drift
+        if drift == 0:
+            calm = blocks.std(axis=0, ddof=1) < 0.01
+            assert (slower[:, calm] == Verdict.SLOWER).mean() >= 0.95
+
+
+@check
 def recorded_series_hold_too():
     assert recorded()
     for name, blocks in recorded().items():
         rng = np.random.default_rng(10)
-        # quads of neighbours, in the order they ran, so that drift and correlation stay
-        starts = rng.integers(0, blocks.shape[0] - 3, size=(NIGHTS, QUADS))
-        times = blocks[starts[..., None] + np.arange(4)]
-        assert alarms(judged(times)) <= 0.01, name
+        times = in_turns(rng, blocks, blocks, trials=NIGHTS, quads=QUADS)
+        for drift in DRIFTS:
+            assert alarms(judged(times + drifting(rng, times.shape[:2], drift))) <= 0.01, (name, drift)
         head = np.array(series.orders(QUADS))[None, :, :, None]
         slower = judged(times + np.log1p(0.05) * head)
         assert not ((slower == Verdict.SAME) | (slower == Verdict.FASTER)).any(), name

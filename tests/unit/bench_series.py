@@ -60,11 +60,7 @@ def session(rng, noise, *, trials, quads, workloads, slowdown=0.0):
     """Return ``[trials, quads, 4, workloads]`` of a session in turns; ``slowdown`` of head in the first workload."""
     count = 4 * quads
     times = blocks(rng, noise, (trials, count, workloads))
-    # half a steady drift, half one that wanders
-    line = np.linspace(0, 1, count)[None, :, None]
-    walk = np.cumsum(rng.standard_normal((trials, count, 1)), axis=1) / np.sqrt(count)
-    times += noise.drift / 2 * (rng.choice((-1, 1), (trials, 1, 1)) * line + walk)
-    times = times.reshape(trials, quads, 4, workloads)
+    times = times.reshape(trials, quads, 4, workloads) + drifting(rng, (trials, quads), noise.drift)
     times[..., 0] += np.log1p(slowdown) * np.array(orders(quads))[None]
     return times
 
@@ -77,7 +73,41 @@ def runs(rng, noise, *, trials, count, block_count, workloads):
     return times + noise.drift * (0.7 * shared + 0.3 * own)
 
 
+RECORDINGS = Path(__file__).parent / "recordings"
+#: Implementations that only `PROCESSES` holds: the same kernel on about 5 % fewer rows, and on all.
+FEWER, ALL = "fewer rows", "triton"
+PROCESSES = "bench_processes_h200.json.xz"
+
+
 def recorded():
     """Return, by file, ``[blocks, workloads]`` log medians of one build on an H200, in the order they were taken."""
-    found = sorted((Path(__file__).parent / "recordings").glob("bench_[!r]*.json.xz"))
-    return {file.name: np.log(np.array(json.loads(lzma.decompress(file.read_bytes()))["blocks"])) for file in found}
+    return {file.name: _read(file)[1] for file in sorted(RECORDINGS.glob("bench_[!r]*.json.xz"))}
+
+
+def recorded_slowdowns():
+    """Return ``[blocks, workloads]`` log medians of processes, of the faster build and of the slower one."""
+    names, blocks = _read(RECORDINGS / PROCESSES)
+    fast = [place for place, name in enumerate(names) if f"[{FEWER}-" in name]
+    slow = [names.index(names[place].replace(f"[{FEWER}-", f"[{ALL}-")) for place in fast]
+    return blocks[:, fast], blocks[:, slow]
+
+
+def _read(file):
+    content = json.loads(lzma.decompress(file.read_bytes()))
+    return content["names"], np.log(np.array(content["blocks"]))
+
+
+def in_turns(rng, base, head, *, trials, quads):
+    """Return ``[trials, quads, 4, workloads]``: quads of neighbouring blocks, so that drift and correlation stay."""
+    starts = rng.integers(0, base.shape[0] - 3, size=(trials, quads))
+    taken = starts[..., None] + np.arange(4)
+    return np.where(np.array(orders(quads))[None, :, :, None], head[taken], base[taken])
+
+
+def drifting(rng, shape, drift):
+    """Return ``[trials, quads, 4, 1]`` of a session's drift: half steady, half one that wanders."""
+    trials, quads = shape
+    count = 4 * quads
+    line = np.linspace(0, 1, count)[None, :, None]
+    walk = np.cumsum(rng.standard_normal((trials, count, 1)), axis=1) / np.sqrt(count)
+    return (drift / 2 * (rng.choice((-1, 1), (trials, 1, 1)) * line + walk)).reshape(trials, quads, 4, 1)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from harness import cli
-from harness.bench import blocks
+from harness.bench import blocks, gates
 from tests.unit.bench_blocks import CHECKS
 from tests.unit.bench_documents import WORKLOADS, document, row
 
@@ -36,7 +36,7 @@ def children(monkeypatch):
         Path(command[command.index("--out") + 1]).write_text(json.dumps(document(rows=rows)))
         return 0, ""
 
-    monkeypatch.setattr(blocks, "_ended", ended)
+    monkeypatch.setattr(blocks.children, "ended", ended)
     return seen
 
 
@@ -64,6 +64,30 @@ def test_a_child_has_the_runners_harness_and_the_trees_kernels(trees, children):
 def test_results_are_checked_once_a_build(trees, children):
     cli.main(["bench", "diff", "old", "new", "--quads", "1", "--lane", "cuda", "--allow-dirty"])
     assert ["--unchecked" in child.command for child in children] == [False, False, True, True]
+
+
+def test_results_are_checked_by_several_processes_before_anything_is_timed(tmp_path, monkeypatch, capsys):
+    seen = []
+
+    def ended(command, folder, environment, deadline):
+        number = command[command.index("--share") + 1]
+        seen.append((number, environment["HARNESS_GPU_WORKERS"], environment["OMP_NUM_THREADS"], deadline))
+        if number == "2/3":
+            return 1, "first\nno memory left"
+        found = {"0/3": {"merge_attn_states[triton-head_dim=1]": None}, "1/3": {"a[x-y]": "oracle:out: 3 of 8"}}[number]
+        again = frozenset({"c[x-y]"} if number == "0/3" else ())
+        gates.write(Path(command[command.index("--out") + 1]), gates.Checked(found=found, again=again))
+        return 0, ""
+
+    monkeypatch.setattr(gates.children, "ended", ended)
+    monkeypatch.setattr(gates.os, "cpu_count", lambda: 9)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    found = gates.shared(["--lane", "cuda"], tmp_path, jobs=3, deadline=7.0)
+    assert sorted(seen) == [(f"{number}/3", "3", "3", 7.0) for number in range(3)]
+    assert found.refusal("merge_attn_states[triton-head_dim=1]") is None
+    assert found.refusal("a[x-y]") == "oracle:out: 3 of 8"
+    assert found.refusal("b[x-y]") == "its check failed: no memory left"
+    assert found.again == {"c[x-y]"}
 
 
 def test_a_child_that_fails_is_a_refusal_with_its_last_words(trees, capsys, monkeypatch):
@@ -95,4 +119,4 @@ def test_samples_of_blocks_are_kept_where_they_are_asked_for(trees, children):
 
 def test_a_deadline_without_blocks_is_refused(trees, capsys):
     assert cli.main(["bench", "run", "--deadline", "7"]) == cli.UNUSABLE
-    assert "--deadline: wanted --blocks 2 or more" in capsys.readouterr().err
+    assert "--deadline: wanted --blocks or --jobs of 2 or more" in capsys.readouterr().err

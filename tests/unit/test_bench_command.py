@@ -162,7 +162,9 @@ def test_a_night_ends_as_the_worst_of_its_steps(tmp_path, ends, status):
     assert [line.split()[0] + " " + line.split()[1] for line in calls] == [
         "verify --lane", "bench run", "bench diff", "bench page",
     ]  # fmt: skip
+    assert calls[1].startswith("bench run --lane cuda --blocks 10 --jobs 8 --out")
     assert calls[2].startswith("bench diff accepted out/nightly/run.json --history")
+    assert "--receipt out/nightly/workstation/receipt.json" in calls[3]
     assert "--records out/nightly/verify/records.jsonl" not in calls[3], "there is none"
     assert len(list((tmp_path / "history").iterdir())) == 1
 
@@ -176,7 +178,9 @@ def _night(folder, **variables):
     (folder / "ci").mkdir()
     (folder / "ci" / "nightly").write_text((ROOT / "ci" / "nightly").read_text())
     station = folder / "ci" / "workstation"
-    station.write_text('#!/bin/sh\nmkdir -p out/workstation\nexit "${STATION:-0}"\n')
+    station.write_text(
+        '#!/bin/sh\nmkdir -p out/workstation\ntouch out/workstation/receipt.json\nexit "${STATION:-0}"\n'
+    )
     station.chmod(0o755)
     (folder / "python").write_text(FAKE)
     (folder / "python").chmod(0o755)

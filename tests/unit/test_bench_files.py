@@ -1,4 +1,4 @@
-"""Stored runs, comparisons and their refusals, sampling, readings, builds."""
+"""Stored runs, comparisons and their refusals, readings, builds."""
 
 import pytest
 

@@ -1,8 +1,10 @@
-"""Work, floors, the gate before a timing, and what a benchmark says of itself."""
+"""Work, floors, sampling, the gate before a timing, and what a benchmark says of itself."""
 
 import pytest
 
-from tests.unit.bench_measuring import CHECKS
+from tests.unit import bench_measuring, bench_sampling
+
+CHECKS = bench_measuring.CHECKS | bench_sampling.CHECKS
 
 
 @pytest.mark.parametrize("name", CHECKS)

@@ -10,12 +10,14 @@ from pathlib import Path
 
 from harness.bench import history
 from harness.bench.comparison import Comparison, Row
-from harness.bench.page import changes, kernels, plots, tables
+from harness.bench.page import changes, kernels, plots, tables, verification
 from harness.bench.page.html import document, section
 from harness.bench.store import Run, read
 from harness.bench.verdicts import Rules, Verdict
 from harness.compiling import baseline
 from harness.discover import SetupError
+from harness.receipts import record
+from harness.receipts.record import Receipt
 from harness.report import jsonl
 from harness.report.summary import Summary
 
@@ -27,6 +29,7 @@ def render(
     earlier: Sequence[Run] = (),
     resources: baseline.Table | None = None,
     verified: Sequence[Summary] = (),
+    receipt: Receipt | None = None,
 ) -> str:
     """Return the page of ``head``; ``earlier`` are runs of any device, of which the same one's are drawn."""
     runs = sorted(
@@ -39,10 +42,11 @@ def render(
         section("roofline", "Roofline", plots.roofline(head)),
         section("history", "History", plots.histories(courses, comparison)),
         section("resources", "Resources", tables.resources(resources or {})),
-        section("verification", "Verification", tables.verification(verified)),
+        section("verification", "Verification", verification.render(verified, receipt)),
         section("conditions", "Conditions", tables.conditions(head)),
     ]
-    return document(head, changes.status(comparison), "\n".join(parts))
+    chips = [*verification.status(verified, receipt, head), *changes.status(comparison)]
+    return document(head, chips, "\n".join(parts))
 
 
 def of_files(options: argparse.Namespace) -> str:
@@ -51,6 +55,7 @@ def of_files(options: argparse.Namespace) -> str:
         resources = {} if options.resources is None else baseline.read(options.resources)
         verified = [jsonl.parse(path.read_text().splitlines()) for path in options.records]
         comparison = None if options.comparison is None else read_comparison(options.comparison)
+        receipt = None if options.receipt is None else record.read(options.receipt)
     except OSError as error:
         raise SetupError(f"{error.filename}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
@@ -61,6 +66,7 @@ def of_files(options: argparse.Namespace) -> str:
         earlier=history.runs(options.history),
         resources=resources,
         verified=verified,
+        receipt=receipt,
     )
 
 

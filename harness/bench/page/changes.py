@@ -15,14 +15,14 @@ _KINDS = {Verdict.SLOWER: "bad", Verdict.FASTER: "good", Verdict.CANNOT_TELL: "d
 _ARROWS = {Verdict.SLOWER: "▲ ", Verdict.FASTER: "▼ "}
 
 
-def status(comparison: Comparison | None) -> str:
-    """Return the line below the title."""
+def status(comparison: Comparison | None) -> list[str]:
+    """Return chips for the line below the title."""
     if comparison is None:
-        return '<p class="status"><span class="plain">not compared with anything</span></p>'
+        return ['<span class="plain">not compared with anything</span>']
     if comparison.refused:
-        return f'<p class="status">{chip("refused", "bad")}<span>{escape(comparison.refused[0])}</span></p>'
+        return [chip("refused", "bad"), f"<span>{escape(comparison.refused[0])}</span>"]
     counts = [(verdict, len(comparison.of(verdict))) for verdict in _KINDS]
-    return f'<p class="status">{"".join(chip(f"{n} {verdict}", _KINDS[verdict]) for verdict, n in counts if n)}</p>'
+    return [chip(f"{n} {verdict}", _KINDS[verdict]) for verdict, n in counts if n]
 
 
 def render(comparison: Comparison | None) -> str:

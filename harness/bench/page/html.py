@@ -13,8 +13,8 @@ from harness.bench.store import Run
 _LINKS = ("changes", "kernels", "roofline", "history", "resources", "verification", "conditions")
 
 
-def document(head: Run, status: str, body: str) -> str:
-    """Return the whole page; ``status`` is the line below the title."""
+def document(head: Run, status: Sequence[str], body: str) -> str:
+    """Return the whole page; ``status`` is the line below the title, in parts."""
     device = escape(str(head.device.get("name", "an unknown device")))
     commit = escape(str(head.commit.get("id", ""))[:12]) + (" with changes" if head.commit.get("dirty") else "")
     when = escape(head.when[:16].replace("T", " "))
@@ -34,7 +34,7 @@ def document(head: Run, status: str, body: str) -> str:
 <header>
 <h1>Kernel benchmarks</h1>
 <p class="facts"><span>{device}</span><span>{commit}</span><span>{when} UTC</span></p>
-{status}
+<p class="status">{"".join(status)}</p>
 <nav aria-label="Sections">{links}</nav>
 </header>
 <main>

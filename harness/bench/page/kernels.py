@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
 
 from harness.bench.markdown import duration
 from harness.bench.page.html import breakable, note, table
+from harness.bench.peers import ratios
 from harness.bench.store import Entry, Run
 
 _MEANING = (
@@ -20,16 +22,21 @@ def render(head: Run) -> str:
     """Return the section's content."""
     entries = list(head.entries.values())
     timings = list(dict.fromkeys(entry.key[3] for entry in entries))
+    beside = ratios(head.entries)
     rows = []
     for contract in sorted({entry.key[0] for entry in entries}):
-        rows += [[escape(contract)], *_rows([entry for entry in entries if entry.key[0] == contract], timings)]
+        rows += [[escape(contract)], *_rows([entry for entry in entries if entry.key[0] == contract], timings, beside)]
     names = ["workload", "by", *(escape(timing) for timing in timings), "floor", "share of the floor"]
+    names += ["peers take"] if beside else []
     numbers = range(2, 3 + len(timings))
     return table(names, rows, numbers=tuple(numbers), label="times of the kernels") + note(_MEANING)
 
 
-def _rows(entries: list[Entry], timings: list[str]) -> list[list[str]]:
-    """Return the rows of one contract; labels and implementations in the order that the run has them."""
+def _rows(entries: list[Entry], timings: list[str], beside: Mapping[str, str]) -> list[list[str]]:
+    """Return the rows of one contract; labels and implementations in the order that the run has them.
+
+    ``beside``: how many times as long peers take, by name, if there are any.
+    """
     found = {entry.key[1:]: entry for entry in entries}
     rows = []
     for case, implementation in dict.fromkeys((entry.key[2], entry.key[1]) for entry in entries):
@@ -38,7 +45,8 @@ def _rows(entries: list[Entry], timings: list[str]) -> list[list[str]]:
         floor = "" if some.floor is None else f"{duration(some.floor)} {escape(some.bound)}"
         share = "" if some.floor is None else _bar(some.floor / some.median)
         times = ["" if entry is None else _time(entry) for entry in here]
-        rows.append([breakable(some.label), escape(implementation), *times, floor, share])
+        ratio = [escape(beside.get(some.name, ""))] if beside else []
+        rows.append([breakable(some.label), escape(implementation), *times, floor, share, *ratio])
     return rows
 
 

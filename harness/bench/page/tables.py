@@ -1,4 +1,4 @@
-"""What the kernels take when compiled, what was verified, and under which conditions times were taken."""
+"""What the kernels take when compiled, and under which conditions times were taken."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 from harness.bench.page.html import breakable, chip, note, table
 from harness.bench.store import Run
 from harness.compiling.baseline import Table
-from harness.report.summary import Summary, Unit
 
 
 def resources(kernels: Table) -> str:
@@ -33,30 +32,6 @@ def resources(kernels: Table) -> str:
     return table(head, rows, numbers=range(1, 2 + len(targets)), label="resources") + note(
         "Most registers a thread and most shared memory a block, over a kernel's configurations, as compiled."
     )
-
-
-def verification(summaries: Sequence[Summary]) -> str:
-    """Return a line an implementation, and the checks that did not pass."""
-    units = [unit for summary in summaries for unit in summary.units]
-    if not units:
-        return note("No records of a verification were given: verify --out writes records.jsonl.")
-    rows = [_unit(unit) for unit in units]
-    head = ("contract", "implementation", "verdict", "checks passed", "cases", "seconds", "what did not")
-    return table(head, rows, numbers=(3, 4, 5), label="verification")
-
-
-def _unit(unit: Unit) -> list[str]:
-    passed = [record for record in unit.records if record.verdict.good]
-    failing = ", ".join(f"{record.check} {record.verdict}" for record in unit.records if not record.verdict.good)
-    return [
-        escape(unit.contract),
-        escape(unit.implementation),
-        chip(unit.verdict, "good" if len(passed) == len(unit.records) else "bad"),
-        f"{len(passed)} of {len(unit.records)}",
-        str(unit.examples),
-        f"{unit.seconds:.1f}",
-        escape(failing),
-    ]
 
 
 def conditions(head: Run) -> str:

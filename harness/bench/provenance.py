@@ -1,0 +1,40 @@
+"""Whether a run that was made where there was no git is from the commit that it was told: its sources say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from harness.receipts import sources
+
+#: What times depend on.
+PATHS = ("kernels", "reference", "harness")
+#: The commit of a run that is from none.
+UNVERSIONED = "unversioned"
+#: Names of ``commit_info``: digests that were not compared with the commit yet; one of all, once they were.
+RECORDED, COMPARED = "sources", "sources_digest"
+
+
+def digests(tree: Path) -> dict[str, str]:
+    """Return digest by path of the sources in ``tree`` that times depend on."""
+    return sources.of_folder(tree, PATHS)
+
+
+def compared(document: dict[str, Any], repository: Path) -> dict[str, Any]:
+    """Return ``document`` with its recorded sources compared with those of its commit in ``repository``.
+
+    It comes back as it is where it records none, or where git does not know the commit; else it is clean or dirty, and
+    ``differences`` of ``commit_info`` says by what.
+    """
+    info = document["commit_info"]
+    recorded = info.get(RECORDED)
+    if not recorded:
+        return document
+    try:
+        committed = sources.of_commit(repository, str(info["id"]), PATHS)
+    except LookupError:
+        return document
+    found = sources.differences(recorded, committed)
+    rest = {name: value for name, value in info.items() if name != RECORDED}
+    changes = {"dirty": bool(found), COMPARED: sources.total(recorded), **({"differences": found} if found else {})}
+    return {**document, "commit_info": {**rest, **changes}}
