@@ -28,8 +28,11 @@ class CodeObjectInfo:
 def parse(assembly: str) -> CodeObjectInfo:
     """Read the ``amdhsa.kernels`` metadata of a single kernel; raises ValueError where a count is missing."""
 
+    # the metadata ends the file, and the file is long
+    metadata = assembly[max(0, assembly.find("amdhsa.kernels:")) :]
+
     def count(key: str) -> int:
-        found = re.findall(rf"^\s*-?\s*\.{key}:\s*(\d+)\s*$", assembly, re.MULTILINE)
+        found = re.findall(rf"^\s*-?\s*\.{key}:\s*(\d+)\s*$", metadata, re.MULTILINE)
         if not found:
             raise ValueError(f"code object: no .{key} in {len(assembly)} characters of assembly")
         return max(map(int, found))

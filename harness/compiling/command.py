@@ -24,13 +24,16 @@ from harness.discover import SetupError, load
 def run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> bool:
     """Compile what ``options`` choose, print the matrix and what failed; returns whether nothing did.
 
-    Raises SetupError before anything is compiled for an unknown name, a module that does not load, or a baseline that
-    is none.
+    Raises SetupError before anything is compiled for an unknown name, a module that does not load, a baseline that
+    is none, and where nothing would be compiled.
     """
     began = time.monotonic()
     chosen = selection.targets(options.target)
     load(modules, folder=folder)
     pairs = selection.pairs(options.contracts, options.impl)
+    if bare := plan.without_cases(pairs):
+        have = "has" if len(bare) == 1 else "have"
+        raise SetupError(f"nothing to compile: {', '.join(bare)} {have} no workloads or pinned cases")
     file = baseline.path_in(options.baseline, installed_triton())
     try:
         before = baseline.read(file)
@@ -38,8 +41,19 @@ def run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> bo
         raise SetupError(str(error)) from error
     progress = _Progress(sys.stderr)
     made = plan.make(pairs, chosen, on_case=progress.case)
+    if not made.uses:
+        progress.clear()
+        on = ", ".join(target.arch for target in chosen)
+        raise SetupError(f"nothing to compile: no chosen implementation launches a kernel on {on}")
     cache = None if options.no_cache else Cache(options.cache or default_folder())
-    judged = lane.carry_out(made, cache, jobs=options.jobs, deadline=options.deadline, on_progress=progress.compilation)
+    judged = lane.carry_out(
+        made,
+        cache,
+        jobs=options.jobs,
+        deadline=options.deadline,
+        share=not options.no_sharing,
+        on_progress=progress.compilation,
+    )
     progress.clear()
     now = baseline.table_of(judged)
     whole = not options.contracts and options.impl is None
@@ -77,6 +91,7 @@ def _document(judged: Sequence[Judged], changes: Sequence[baseline.Difference]) 
                 "message": one.judgement.message,
                 "seconds": one.result.seconds,
                 "cpu_seconds": one.result.cpu_seconds,
+                "lent": one.result.lent,
                 "figures": None if one.result.figures is None else asdict(one.result.figures),
                 "residency": None if one.judgement.residency is None else asdict(one.judgement.residency),
             }
@@ -94,8 +109,11 @@ def _summary(
     counts = ", ".join(f"{number} {verdict}" for verdict, number in verdicts.most_common())
     cpu = sum({one.use.key: one.result.cpu_seconds for one in judged}.values())
     worse = sum(change.failing for change in changes)
+    lent = len({one.use.key for one in judged if one.result.lent})
+    borrowed = f", {lent} from another target's PTX" if lent else ""
     return (
-        f"{compilations} compilations ({cpu:.0f} CPU s when they ran) in {seconds:.1f} s: {counts}; {worse} regressions"
+        f"{compilations} compilations ({cpu:.0f} CPU s when they ran{borrowed}) in {seconds:.1f} s: {counts}; "
+        f"{worse} regressions"
     )
 
 

@@ -63,7 +63,8 @@ class Figures:
 class Result:
     """How a compilation ended; ``figures`` only if it is ``compiled``, ``message`` (one line) only if not.
 
-    ``seconds`` is wall time, ``cpu_seconds`` that of the compiler and the assembler together.
+    ``seconds`` is wall time, ``cpu_seconds`` that of the compiler and the assembler together.  ``lent`` is the target
+    whose PTX was assembled, where it was not lowered on its own.
     """
 
     ending: Ending
@@ -71,6 +72,7 @@ class Result:
     message: str = ""
     seconds: float = 0.0
     cpu_seconds: float = 0.0
+    lent: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""

@@ -32,6 +32,8 @@ _AMDGCN = {
     "load to LDS": r"\b(?:global|buffer)_load_(?:lds|async_to_lds)_|\bbuffer_load_[^\n]* lds$",
     "transposed read": r"\bds_(?:read|load)_(?:b\d+_)?tr",
 }
+# Every line with one of those has something of this; most lines have not, and are not worth ten searches.
+_NOTABLE = re.compile(r"mma|mfma|cp\.|matrix|lds|ds_|tensor_")
 # MMA opcode with its shape and types, for the finest answer to "which tensor core instruction is it".
 _KINDS = (
     r"\b(wgmma\.mma_async\.sync\.aligned\.[\w.]+)",
@@ -51,20 +53,27 @@ _EMITTED: dict[Operation, tuple[str, ...]] = {
 
 def count(assembly: str, *, ptx: bool) -> dict[str, int]:
     """Return how often each instruction of note stands in PTX or AMD assembly; those that do not are left out."""
+    lines = _notable(assembly)
     found = {
-        name: len(re.findall(pattern, assembly, re.MULTILINE)) for name, pattern in (_PTX if ptx else _AMDGCN).items()
+        name: len(re.findall(pattern, lines, re.MULTILINE)) for name, pattern in (_PTX if ptx else _AMDGCN).items()
     }
     return {name: number for name, number in found.items() if number}
 
 
 def matrix_kinds(assembly: str) -> dict[str, int]:
     """Return every matrix instruction with its shape and types, and how often it stands in the assembly."""
-    return dict(sorted(Counter(kind for pattern in _KINDS for kind in re.findall(pattern, assembly)).items()))
+    lines = _notable(assembly)
+    return dict(sorted(Counter(kind for pattern in _KINDS for kind in re.findall(pattern, lines)).items()))
+
+
+def _notable(assembly: str) -> str:
+    """Return the lines that may have an instruction of note."""
+    return "\n".join(line for line in assembly.split("\n") if _NOTABLE.search(line))
 
 
 def descriptor_operations(source: str) -> list[Operation]:
     """Return the tensor-descriptor operations (``Operation``) that Triton's first IR asks for, in that order."""
-    found = {first or second for first, second in _DESCRIPTOR.findall(source)}
+    found = {first or second for first, second in _DESCRIPTOR.findall(source)} if "descriptor_" in source else set()
     return [operation for operation in _EMITTED if operation in found]
 
 

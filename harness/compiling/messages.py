@@ -19,8 +19,13 @@ _LINE = re.compile(r"\.ptx, line \d+")
 
 
 def refusal(error: tuple[str, str], output: str) -> str:
-    """Return why the compiler refused: ptxas's own words, else MLIR's errors, else the exception (type, text)."""
+    """Return why the compiler refused: ptxas's own words, else MLIR's errors, else the exception (type, text).
+
+    What the front end refused is explained already.
+    """
     kind, text = error
+    if kind == "Refused":
+        return one_line(text)
     for pattern, where in ((_PTXAS, text), (_PTXAS, output), (_MLIR, output)):
         found = list(dict.fromkeys(match[1].strip() for match in pattern.finditer(where)))
         words = [line for line in found if not line.startswith(_NO_REASON)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 from harness.compiling import sources
@@ -32,14 +33,19 @@ def config_of(specialisation: Specialisation) -> str:
     return " ".join([*shown, f"#{digest}"])
 
 
-def parts_of(specialisation: Specialisation) -> dict[str, Any]:
-    """Return all that a result depends on: source with dependencies, signature, constants, hints, options, versions."""
+def parts_of(specialisation: Specialisation, digest: Callable[[Any], str] = sources.digest) -> dict[str, Any]:
+    """Return all that a result depends on: source with dependencies, signature, constants, hints, options, versions.
+
+    ``digest`` names a jitted function's source: another than ``sources.digest`` may remember what that returned.
+    """
     compiler = importlib.import_module("triton.compiler")
     libtriton = importlib.import_module("triton._C.libtriton")
     return {
-        "source": sources.digest(specialisation.function),
+        "source": digest(specialisation.function),
         "signature": sorted(specialisation.source.signature.items()),
-        "constants": sorted((repr(name), _constant(value)) for name, value in specialisation.source.constants.items()),
+        "constants": sorted(
+            (repr(name), _constant(value, digest)) for name, value in specialisation.source.constants.items()
+        ),
         "hints": sorted(map(repr, specialisation.source.attrs.items())),
         "options": {name: repr(value) for name, value in specialisation.options.items()},
         "target": specialisation.target.arch,
@@ -56,8 +62,8 @@ def _without_target(kind: str) -> str:
     return f"{base}:D" if "D" in hints else base
 
 
-def _constant(value: Any) -> str:
-    return sources.digest(value) if hasattr(value, "cache_key") else repr(value)
+def _constant(value: Any, digest: Callable[[Any], str]) -> str:
+    return digest(value) if hasattr(value, "cache_key") else repr(value)
 
 
 def _short(value: Any) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import torch
 
 from harness import cases
+from harness.compiling import sources
 from harness.compiling.cache import key_of
 from harness.compiling.figures import Result
 from harness.compiling.messages import one_line
@@ -22,9 +24,10 @@ from harness.poison import Poison
 
 Pair = tuple[Contract[Any], Implementation]
 _VENDORS = ("cuda", "rocm")
-#: Where a contract's pinned cases are compiled besides its workloads: one target for each way to multiply matrices
-#: (wgmma, tcgen05, mma.sync, MFMA).  Elsewhere their small sizes would cost as much again and show the same.
-CORNER_TARGETS = frozenset({"sm90", "sm100", "sm120", "gfx950"})
+#: Where a contract's pinned cases are compiled besides its workloads: one target for each way to multiply small
+#: matrices (wgmma, mma.sync, MFMA; tcgen05 takes the workloads' tiles only).  Elsewhere they would cost as much again
+#: and show the same.
+CORNER_TARGETS = frozenset({"sm90", "sm120", "gfx950"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +57,13 @@ class Plan:
     specialisations: dict[str, Specialisation] = field(default_factory=dict)
 
 
+def without_cases(pairs: Sequence[Pair]) -> list[str]:
+    """Return the names of the contracts that give nothing to launch: no workload, no pinned case, none declared."""
+    declaring = {contract.name for contract, implementation in pairs if implementation.compiles.cases}
+    named = {contract.name: contract for contract, _ in pairs if not (contract.workloads or contract.pinned)}
+    return [name for name in named if name not in declaring]
+
+
 def targets_of(implementation: Implementation, targets: Sequence[Target]) -> list[Target]:
     """Return those of ``targets`` that ``implementation`` runs on, or of which it declares what happens there."""
     named = _named(implementation.requires)
@@ -69,6 +79,8 @@ def make(
     ``on_case`` is told what is about to be launched.
     """
     plan = Plan()
+    # sources are read once: what they say cannot change while they are launched
+    digest = cache(sources.digest)
     seen: set[tuple[str, str, str, str]] = set()
     for contract in {id(contract): contract for contract, _ in pairs}.values():
         implementations = [implementation for owner, implementation in pairs if owner is contract]
@@ -78,7 +90,7 @@ def make(
                 inputs = contract.inputs(case, torch.device("cpu"), Poison())
             for implementation in users:
                 for target in targets_of(implementation, places):
-                    for use, specialisation in _uses(contract, implementation, target, case, inputs):
+                    for use, specialisation in _uses(contract, implementation, target, case, inputs, digest):
                         once = (use.implementation, use.contract, target.arch, use.key)
                         if once not in seen:
                             seen.add(once)
@@ -120,7 +132,12 @@ def _cases(
 
 
 def _uses(
-    contract: Contract[Any], implementation: Implementation, target: Target, case: Any, inputs: dict[str, Any]
+    contract: Contract[Any],
+    implementation: Implementation,
+    target: Target,
+    case: Any,
+    inputs: dict[str, Any],
+    digest: Callable[[Any], str],
 ) -> list[tuple[Use, Specialisation | None]]:
     common: dict[str, Any] = {
         "contract": contract.name,
@@ -142,7 +159,7 @@ def _uses(
             Use(
                 kernel=qualified(one),
                 config=config_of(one),
-                key=key_of(parts_of(one)),
+                key=key_of(parts_of(one, digest)),
                 expected=next((e for e in declared if e.kernel in ("", one.kernel)), None),
                 **common,
             ),

@@ -95,15 +95,21 @@ class _Driver:
 
 
 @contextmanager
-def _pretended(target: Target) -> Iterator[None]:
+def as_driver(target: Target) -> Iterator[None]:
+    """Answer Triton's questions about the active device, in the whole process, as if on ``target``."""
     driver = importlib.import_module("triton.runtime.driver").driver
     before = driver._active
     driver.set_active(_Driver(gpu_target(target)))
     try:
-        with pretending(target), physical_from(Described(_units(target))):
-            yield
+        yield
     finally:
         driver._active = before
+
+
+@contextmanager
+def _pretended(target: Target) -> Iterator[None]:
+    with as_driver(target), pretending(target), physical_from(Described(_units(target))):
+        yield
 
 
 def _units(target: Target) -> int:
@@ -132,30 +138,37 @@ class _Recorder:
     def run(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any) -> None:
         for hook in getattr(function, "pre_run_hooks", ()):
             hook(*args, **kwargs)
-        asked = {name: value for name, value in kwargs.items() if name not in function.arg_names}
-        backend, binder = _binder(function, self._target)
-        knobs = importlib.import_module("triton.knobs")
-        given = {**kwargs, "debug": kwargs.get("debug", function.debug) or knobs.runtime.debug}
-        bound, specialised, options = binder(*args, **given)
-        options, signature, constants, attributes = function._pack_args(backend, given, bound, specialised, options)
-        compiler = importlib.import_module("triton.compiler")
-        source = compiler.ASTSource(function, signature, constants, attributes)
-        names = [parameter.name for parameter in function.params]
-        found = Specialisation(
-            kernel=function.__name__,
-            target=self._target,
-            constants={name: bound[name] for name, (kind, _) in zip(names, specialised, strict=True) if _fixed(kind)},
-            arguments={
-                name: f"{kind}:{hint}" if hint else f"{kind}"
-                for name, (kind, hint) in zip(names, specialised, strict=True)
-                if not _fixed(kind)
-            },
-            asked=asked,
-            function=function,
-            source=source,
-            options=dict(options.__dict__),
-        )
-        self.found.setdefault((source.hash(), options.hash()), found)
+        found = specialised(function, args, kwargs, self._target)
+        self.found.setdefault((found.source.hash(), repr(sorted(found.options.items(), key=str))), found)
+
+
+def specialised(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], target: Target) -> Specialisation:
+    """Return what Triton would compile for one call of a ``@triton.jit`` function on ``target``.
+
+    ``kwargs`` hold options such as ``num_warps`` too.  Raises what Triton raises for arguments and options that it does
+    not take; outside of ``record`` the first call for a function wants ``as_driver(target)`` around it.
+    """
+    backend, binder = _binder(function, target)
+    knobs = importlib.import_module("triton.knobs")
+    given = {**kwargs, "debug": kwargs.get("debug", function.debug) or knobs.runtime.debug}
+    bound, kinds, options = binder(*args, **given)
+    options, signature, constants, attributes = function._pack_args(backend, given, bound, kinds, options)
+    compiler = importlib.import_module("triton.compiler")
+    names = [parameter.name for parameter in function.params]
+    return Specialisation(
+        kernel=function.__name__,
+        target=target,
+        constants={name: bound[name] for name, (kind, _) in zip(names, kinds, strict=True) if _fixed(kind)},
+        arguments={
+            name: f"{kind}:{hint}" if hint else f"{kind}"
+            for name, (kind, hint) in zip(names, kinds, strict=True)
+            if not _fixed(kind)
+        },
+        asked={name: value for name, value in kwargs.items() if name not in function.arg_names},
+        function=function,
+        source=compiler.ASTSource(function, signature, constants, attributes),
+        options=dict(options.__dict__),
+    )
 
 
 def _fixed(kind: Any) -> bool:

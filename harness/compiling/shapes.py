@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -24,6 +24,10 @@ _ENLARGING = frozenset(
         "new_empty_strided", "new_full", "new_ones", "new_zeros", "repeat", "repeat_interleave",
     )
 )  # fmt: skip
+
+
+# Their way over the meta device imports all of torch._dynamo, too.
+_WHETHER = frozenset({"aten::any", "aten::all"})
 
 
 class ShapesOnly(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -46,18 +50,22 @@ class ShapesOnly(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func.is_view:
+        facts = _facts(func)
+        if facts.view:
             return func(*args, **kwargs)
         operands = list(_tensors(args, kwargs))
         large = any(operand.numel() > SMALL for operand in operands)
-        written = _written(func, args, kwargs)
-        if written is not None:
-            return written if large else func(*args, **kwargs)
-        name = func._schema.name
+        if facts.written is not None:
+            number, name = facts.written
+            return (kwargs[name] if name in kwargs else args[number]) if large else func(*args, **kwargs)
+        name = facts.name
         if name in _JOINING:
             large = sum(part.numel() for part in args[0]) > SMALL
             return _uncommitted(_JOINING[name](*args, **kwargs)) if large else func(*args, **kwargs)
-        if torch.Tag.pointwise in func.tags:
+        if name in _WHETHER and large:
+            reduced = torch.sum(_on_meta(args[0]), *args[1:], **kwargs)
+            return _uncommitted(reduced.to(torch.uint8 if args[0].dtype == torch.uint8 else torch.bool))
+        if facts.pointwise:
             shape = _broadcast(operands)
             if not large and math.prod(shape) <= SMALL:
                 return func(*args, **kwargs)
@@ -84,15 +92,24 @@ def _tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Te
             yield from (member for member in value if isinstance(member, torch.Tensor))
 
 
-def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return the argument that ``func`` writes and returns, or None for an operation that makes new tensors."""
-    returns = func._schema.returns
-    if len(returns) != 1 or returns[0].alias_info is None or not returns[0].alias_info.is_write:
-        return None
-    for number, argument in enumerate(func._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            return kwargs[argument.name] if argument.name in kwargs else args[number]
-    return None
+class _Facts(NamedTuple):
+    """What an operation's schema says; ``written``: place and name of the argument that it writes and returns."""
+
+    name: str
+    view: bool
+    pointwise: bool
+    written: tuple[int, str] | None
+
+
+@functools.cache
+def _facts(func: Any) -> _Facts:
+    schema = func._schema
+    returns = schema.returns
+    written = None
+    if len(returns) == 1 and returns[0].alias_info is not None and returns[0].alias_info.is_write:
+        arguments = enumerate(schema.arguments)
+        written = next(((n, a.name) for n, a in arguments if a.alias_info is not None and a.alias_info.is_write), None)
+    return _Facts(schema.name, func.is_view, torch.Tag.pointwise in func.tags, written)
 
 
 def _is_small(args: tuple[Any, ...]) -> bool:

@@ -99,6 +99,34 @@ FAULTS = (
         "a_refusal_is_in_the_assemblers_words",
     ),
     CompileFault(
+        "the place of a refusal filtered away",
+        "compiler",
+        "compiler.filter_traceback = lambda error: None",
+        "assert compiler",
+        "a_refusal_of_the_front_end_says_why_and_where",
+    ),
+    CompileFault(
+        "the outermost refusal is the reason",
+        "acceptance",
+        "        current = current.__cause__",
+        "        current = None",
+        "a_refusal_of_the_front_end_says_why_and_where",
+    ),
+    CompileFault(
+        "an explained refusal explained again",
+        "messages",
+        'if kind == "Refused":',
+        'if kind == "CompilationError":',
+        "a_refusal_of_the_front_end_says_why_and_where",
+    ),
+    CompileFault(
+        "nothing to launch is fine",
+        "plan",
+        "if name not in declaring]",
+        "if name in declaring]",
+        "a_contract_without_anything_to_launch_is_noticed",
+    ),
+    CompileFault(
         "the last line is the last word",
         "messages",
         "last = said[-1] if said else",
@@ -143,8 +171,8 @@ FAULTS = (
     CompileFault(
         "the launch not told for which target",
         "recording",
-        "with pretending(target),",
-        'with pretending("sm_90"),',
+        "pretending(target), physical_from",
+        'pretending("sm_90"), physical_from',
         "the_launch_sees_the_target",
     ),
     CompileFault(
@@ -178,7 +206,7 @@ FAULTS = (
     CompileFault(
         "cache key from Triton's own hash",
         "naming",
-        '"source": sources.digest(specialisation.function),',
+        '"source": digest(specialisation.function),',
         '"source": specialisation.source.hash(),',
         "a_key_is_the_same_whatever_was_hashed_before",
     ),

@@ -3,16 +3,20 @@
 Every check takes ``api``, whose attributes are the modules of ``harness.compiling``.
 """
 
+import inspect
 import os
 import signal
 import time
 from dataclasses import replace
+from functools import partial
 
 import torch
 
-from harness.contract import Expected
+from harness.contract import Compiles, Contract, Expected, Implementation
 from harness.device.targets import target_of
+from harness.tolerance import Exact
 from tests.unit import compile_kernels
+from tests.unit.sharing_checks import SHARING_CHECKS
 
 SPILLING = """\
 ptxas info    : 0 bytes gmem
@@ -119,6 +123,28 @@ def a_refusal_is_in_the_assemblers_words(api):
     mlir = "k.py:7:3: error: no matching intrinsic\n    acc = tl.dot(a, b)\n"
     assert api.messages.refusal(("RuntimeError", "PassManager::run failed"), mlir) == "no matching intrinsic"
     assert api.messages.refusal(("ValueError", "in /opt/x/k.py:\nno"), "") == "ValueError: in k.py: no"
+
+
+def a_refusal_of_the_front_end_says_why_and_where(api):
+    """Triton's own text begins with the function, and has no reason where the function is inlined into another."""
+    (specialisation,) = recorded(api, compile_kernels.refused, "sm_90", x=torch.zeros(16))
+    (ended,) = api.workers.run([partial(api.compiler.compile_one, specialisation)], jobs=1, deadline=60.0)
+    line = inspect.getsource(compile_kernels).partition("tl.static_assert(ROWS")[0].count("\n") + 1
+    said = f"compile_kernels.py:{line} in _refusing: 16 rows are wanted"
+    result = api.lane.result_of(ended)
+    assert (result.ending, result.message) == ("refused", said)
+
+
+def a_contract_without_anything_to_launch_is_noticed(api):
+    def pair(name, workloads=(), pinned=(), declared=()):
+        contract = Contract(
+            name=name, cases=None, inputs=None, oracle=None, tolerance={"out": Exact()}, workloads=workloads,
+            pinned=pinned,
+        )  # fmt: skip
+        return contract, Implementation(contract=name, name="a", launch=None, compiles=Compiles(cases=declared))
+
+    pairs = [pair("real", (1,)), pair("pinned", (), (1,)), pair("declared", (), (), ("1",)), pair("bare")]
+    assert api.plan.without_cases(pairs) == ["bare"]
 
 
 def a_crash_is_in_the_compilers_words(api):
@@ -319,6 +345,8 @@ CHECKS = {
         a_spill_fails,
         a_missing_instruction_is_noticed,
         a_refusal_is_in_the_assemblers_words,
+        a_refusal_of_the_front_end_says_why_and_where,
+        a_contract_without_anything_to_launch_is_noticed,
         a_crash_is_in_the_compilers_words,
         a_declaration_that_is_not_true_fails,
         what_is_launched_is_what_is_compiled,
@@ -331,4 +359,4 @@ CHECKS = {
         a_spill_is_excused_by_the_baseline_alone,
         a_crash_or_a_hang_costs_one_task,
     )
-}
+} | SHARING_CHECKS

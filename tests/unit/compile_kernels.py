@@ -134,3 +134,20 @@ def forget_hashes():
     """Let Triton hash the kernels that share ``_scaled`` as if in a new process."""
     for function in (copy_kernel, fill_kernel, _scaled):
         function.hash, function.used_global_vals = None, {}
+
+
+@triton.jit
+def _refusing(x, ROWS: tl.constexpr):
+    tl.static_assert(ROWS == 16, "16 rows are wanted")
+    return x
+
+
+@triton.jit
+def refused_kernel(out_ptr, ROWS: tl.constexpr):
+    """What Triton does not take stands in a function that it inlines."""
+    tl.store(out_ptr, _refusing(1.0, ROWS))
+
+
+def refused(x):
+    """Launch ``refused_kernel`` with a constant that it does not take."""
+    refused_kernel[(1,)](x, ROWS=8)

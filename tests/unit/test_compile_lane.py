@@ -154,11 +154,14 @@ def test_large_tensors_have_shapes_and_cost_nothing():
         large = torch.randint(0, 7, (1 << 20, 1 << 20), dtype=torch.uint8).view(torch.float8_e4m3fn)
         row = large[5]
         total = (large.float() * 2).sum(1)
+        some, every = large.view(torch.uint8).any(), (large.view(torch.uint8) == 0).all(1)
         small = torch.arange(6).reshape(2, 3) + 1
         large.fill_(0)
     assert large.shape == (1 << 20, 1 << 20)
     assert (large.stride(), large.dtype, large.data_ptr() % 4096) == ((1 << 20, 1), torch.float8_e4m3fn, 0)
     assert row.storage_offset() == 5 << 20
     assert total.shape == (1 << 20,)
+    assert (some.shape, some.dtype, bool(some)) == ((), torch.uint8, False)
+    assert (every.shape, every.dtype) == ((1 << 20,), torch.bool)
     assert small.tolist() == [[1, 2, 3], [4, 5, 6]]
     assert small.numel() < SMALL < large.numel()
