@@ -6,6 +6,7 @@ loaded when a test asks for it.
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=[],
         help="compile conformance implementations for this target, such as sm_120, without a GPU; may be repeated",
     )
+    group.addoption(
+        "--verify-for",
+        metavar="ARCH",
+        help="let the virtual GPU be this target, such as sm_90, in conformance tests: its numerics, and the launches "
+        "that kernels choose for it (default: sm_120's numerics, the launches that kernels choose without a GPU)",
+    )
     group.addoption("--known", metavar="FILE", type=Path, help="TOML file of known failures")
     group.addoption("--require-gpu", action="store_true", help="a test that lacks its hardware is an error, not a skip")
     group.addoption(
@@ -51,16 +58,33 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run GPU tests and those marked isolated in worker processes (default: %(default)s)",
     )
     group.addoption(
-        "--gpu-workers", metavar="N", type=int, default=1, help="worker processes at a time (default: %(default)s)"
+        "--gpu-workers", metavar="N", type=_workers, default=1, help="worker processes at a time (default: %(default)s)"
     )
     group.addoption(
         "--gpu-deadline",
         metavar="SECONDS",
-        type=float,
+        type=_seconds,
         default=120.0,
         help="for one isolated test that names none of its own (default: %(default)s)",
     )
     parser.addini("conformance_modules", "modules that register contracts and implementations", "args", default=[])
+
+
+def _workers(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"wanted a number of processes, at least 1, got {text!r}")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    # neither is "nan"
+    if not seconds > 0:
+        raise argparse.ArgumentTypeError(f"wanted seconds above 0, got {text!r}")
+    return seconds
 
 
 def _in_use(config: pytest.Config) -> bool:
@@ -128,7 +152,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     pairs = _pairs(metafunc.config)
     if marker.kwargs.get("capturable"):
-        # where none is, the suite says so
+        # where none is, nothing is left of the suite
         pairs = [pair for pair in pairs if pair[1].capturable is not None] or pairs
     if "workload" in metafunc.fixturenames:
         _each_workload(metafunc, pairs)
@@ -147,6 +171,21 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         except discover.SetupError as error:
             raise pytest.Collector.CollectError(str(error)) from error
         metafunc.parametrize("compile_target", targets, ids=[target.arch for target in targets])
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out tests of capturable implementations for one that is not: it lacks no hardware, so it is no skip."""
+    left: list[pytest.Item] = []
+    for item in items:
+        marker = item.get_closest_marker(_MARKER)
+        if marker is None or not marker.kwargs.get("capturable") or not hasattr(item, "callspec"):
+            continue
+        # where nothing could be loaded, pytest's own stand-in has no such attribute
+        if getattr(item.callspec.params.get("implementation"), "capturable", item) is None:
+            left.append(item)
+    if left:
+        items[:] = [item for item in items if item not in left]
+        config.hook.pytest_deselected(items=left)
 
 
 def _each_workload(metafunc: pytest.Metafunc, pairs: list[tuple[Contract[Any], Implementation]]) -> None:
@@ -210,14 +249,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
 def gpu_target(request: pytest.FixtureRequest) -> Iterator[Target]:
     """Make a test one about a target: collected for those that ``-m`` names or that are here, with their markers.
 
-    Under ``--emulate`` launches inside the test are those for the target that another GPU stands in for.
+    Inside the test the current device is the first one here that is such a target.  Under ``--emulate`` it is one that
+    stands in for it, and launches are those for the target.
     """
-    from harness.hardware import emulation, selection
+    from harness.hardware import selection
 
-    if selection.is_emulated(request.node):
-        with emulation.emulating(request.param):
-            yield request.param
-    else:
+    with selection.on_its_device(request.node, request.param):
         yield request.param
 
 
@@ -240,8 +277,19 @@ def conformance_records(
         folder=str(config.rootpath),
         examples=profiles.examples(config.getoption("hypothesis_profile", None)),
         known=None if known is None else str(known.resolve()),
+        target=_verified_for(config),
     )
     return isolate.run([job], children=1)
+
+
+def _verified_for(config: pytest.Config) -> str | None:
+    from harness import discover, selection
+
+    named = config.getoption("verify_for")
+    try:
+        return None if named is None else selection.virtual_target(named)
+    except discover.SetupError as error:
+        raise pytest.UsageError(str(error).replace("--target", "--verify-for")) from error
 
 
 def _modules(config: pytest.Config) -> list[str]:
@@ -251,7 +299,10 @@ def _modules(config: pytest.Config) -> list[str]:
 
 
 def _pairs(config: pytest.Config) -> list[tuple[Contract[Any], Implementation]]:
-    """Load what is registered, once, and return what ``--contract`` and ``--impl`` leave; never nothing."""
+    """Load what is registered, once, and return what ``--contract`` and ``--impl`` leave.
+
+    Where that fails the first test to be collected says so, and the others have nothing to run on.
+    """
     pairs = config.stash.get(_PAIRS, None)
     if pairs is None:
         from harness import discover, known_file, selection
@@ -262,6 +313,7 @@ def _pairs(config: pytest.Config) -> list[tuple[Contract[Any], Implementation]]:
             discover.load(_modules(config), folder=config.rootpath)
             pairs = selection.pairs(config.getoption("contract") or (), config.getoption("impl"))
         except discover.SetupError as error:
+            config.stash[_PAIRS] = []
             # shown as this line alone, without a traceback
             raise pytest.Collector.CollectError(str(error)) from error
         config.stash[_PAIRS] = pairs

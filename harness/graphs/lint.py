@@ -20,9 +20,10 @@ from harness.contract import Inputs
 from harness.device.machine import Device
 from harness.device.machine import Machine as Detected
 from harness.device.targets import Vendor
+from harness.graphs import generators
 from harness.graphs.findings import Finding, Rule, raising_place, user_place
 from harness.graphs.kernels import Kernels
-from harness.graphs.rules import broken, tensors_of
+from harness.graphs.rules import TO_HOST, broken, tensors_of
 from harness.graphs.storages import Storages
 from harness.graphs.streams import Captured
 from harness.outcome import described
@@ -138,6 +139,15 @@ class _Run:
         """Whether ``tensor`` stands for memory of the device."""
         return self._machine.places.of(tensor) is Place.DEVICE
 
+    def on_host(self, tensor: torch.Tensor) -> bool:
+        """Whether ``tensor`` is in memory of the host, and not one that torch made by itself on some device."""
+        return self._machine.places.of(tensor) in (Place.HOST, Place.PINNED)
+
+    def drawing(self, generator: Any) -> None:
+        """Note that numbers are drawn from ``generator``, None for the default one."""
+        if generators.is_unknown(generator, self._machine.random.generator):
+            self.add("raises", "draws from a generator of the device that no graph knows, as the default one is")
+
     def touch(self, what: str, given: list[torch.Tensor]) -> None:
         """Note that ``what``, a kernel or an operation, works on ``given`` now."""
         self._storages.used(given)
@@ -158,6 +168,7 @@ class _Run:
             self._watch_memory(patches)
             self._watch_copies(patches)
             self._watch_waits(patches)
+            generators.watch(patches, lambda message: self.add("raises", message))
             self._answer_questions(patches)
             stack.enter_context(_Operations(self))
             yield
@@ -189,13 +200,11 @@ class _Run:
         def copied(ours: Tensors, tensor: torch.Tensor, place: Place, dtype: Any, layout: Any) -> torch.Tensor:
             source = places.of(tensor)
             if place is Place.HOST and source is Place.DEVICE:
-                self.add("waits", "copies a tensor of the device to the host: the host waits for the device")
+                self.add("waits", TO_HOST)
             elif place is Place.DEVICE and source is Place.PINNED:
                 self.add("copies", "copies pinned memory of the host: a replay reads what is there then")
             elif place is Place.DEVICE:
                 self.add("copies", "copies pageable memory of the host to the device")
-            elif place is Place.PINNED:
-                self.add("copies", "pins memory of the host")
             return copy(ours, tensor, place, dtype, layout)
 
         def from_data(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -281,8 +290,9 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         if not is_below():
             run = self._run
-            if complaint := broken(func, args, kwargs, run.on_device):
+            if complaint := broken(func, args, kwargs, run.on_device, run.on_host):
                 run.add(*complaint)
+            run.drawing(kwargs.get("generator"))
             if not func.is_view:
                 given = tensors_of((*args, *kwargs.values()))
                 run.touch(func._schema.name, [tensor for tensor in given if run.on_device(tensor)])

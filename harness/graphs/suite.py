@@ -47,10 +47,12 @@ def check_graphs(
     where = torch.device("cuda", torch.cuda.current_device()) if device is None else device
     found: list[Violation] = []
     cases = graph_cases(contract, implementation)
-    for case in cases:
-        check = _Check(contract, implementation.launch, case, where)
-        check.run(other_size(cases, case))
-        found += check.found
+    # streams, pools and what a launch makes without naming a device are the current one's
+    with torch.cuda.device(where):
+        for case in cases:
+            check = _Check(contract, implementation.launch, case, where)
+            check.run(other_size(cases, case))
+            found += check.found
     return found
 
 

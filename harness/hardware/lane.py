@@ -12,8 +12,8 @@ import torch
 from harness.arguments import tensors
 from harness.compare import bits
 from harness.contract import Contract, Inputs
-from harness.device.targets import Target
-from harness.hardware import probe
+from harness.device import Target, detect
+from harness.hardware import placing, probe
 from harness.hardware.emulation import CannotEmulate, emulating, lacking
 from harness.hardware.launches import watching
 from harness.hardware.memory import Filled, digests
@@ -92,16 +92,17 @@ class DeviceLane:
 
     def _launch(
         self, launch: Callable[..., Any], inputs: Inputs, config: int, fill: Pattern | int
-    ) -> tuple[Any, Exception | None, int, int, str]:
+    ) -> tuple[Any, Exception | SystemExit | None, int, int, str]:
         result, error = None, None
         scope = nullcontext() if self.emulated is None else emulating(self.emulated)
         with torch.cuda.device(self.device), watching(config=config) as seen, scope, Filled(self.device, fill):
             try:
                 result = launch(**inputs)
                 torch.cuda.synchronize()
-            except Exception as raised:
+            # sys.exit in a launch would end the search without a word
+            except (Exception, SystemExit) as raised:
                 error = raised
-        if error is not None:
+        if isinstance(error, Exception):
             if probe.is_out_of_memory(error):
                 torch.cuda.empty_cache()
                 raise MemoryError(probe.first_line(error)) from error
@@ -110,15 +111,32 @@ class DeviceLane:
         return result, error, seen.kernels, seen.configs, seen.config
 
 
-def device_lane(emulated: Target | None = None) -> DeviceLane:
-    """Return the lane of the current GPU; raises CannotEmulate where it cannot stand in for ``emulated``."""
-    device = torch.device("cuda", torch.cuda.current_device())
-    present = current_target(device)
-    if emulated is None or emulated == present:
-        return DeviceLane(device)
-    if short := lacking(present, emulated):
-        raise CannotEmulate(f"needs {emulated.arch}: {present.arch}, which is here, has no {', '.join(short)}")
-    return DeviceLane(device, emulated)
+def device_lane(target: Target | None = None) -> DeviceLane:
+    """Return the lane for ``target``, by default that of the current GPU.
+
+    That is the current GPU if it is such a target, else the first one here that is, else one that stands in for it.
+    Raises CannotEmulate where none can.
+    """
+    current = torch.device("cuda", torch.cuda.current_device())
+    if target is None or _is(current, target):
+        return DeviceLane(current)
+    machine = detect()
+    if device := placing.device_of(target, machine):
+        return DeviceLane(torch.device("cuda", device.index))
+    spare = placing.stand_in(target, machine)
+    if spare is None:
+        raise CannotEmulate(f"needs {target.arch} or a GPU that can stand in for it, found {machine}")
+    if short := lacking(spare.target, target):
+        raise CannotEmulate(f"needs {target.arch}: {spare.arch}, which is here, has no {', '.join(short)}")
+    return DeviceLane(torch.device("cuda", spare.index), target)
+
+
+def _is(device: torch.device, target: Target) -> bool:
+    try:
+        return current_target(device) == target
+    except ValueError:
+        # one that has no name here
+        return False
 
 
 class _Unwritten:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
 
-from harness.device import MARKERS, TARGETS, Machine, Target, detect, unmet
+from harness.device import MARKERS, TARGETS, Device, Machine, Target, detect, unmet
 from harness.discover import SetupError
-from harness.hardware.emulation import lacking
+from harness.hardware.emulation import emulating, lacking
+from harness.hardware.placing import device_for, first_of, placed, stand_in, used
 
 #: The fixture that makes a test one about a target.
 FIXTURE = "gpu_target"
+_PLACED = pytest.StashKey[Device | None]()
 
 
 def named(expression: str) -> list[str]:
@@ -75,10 +78,10 @@ def reason_to_skip(item: pytest.Item) -> str | None:
     missing = unmet([target.marker, *others], machine)
     if missing is None or item.config.getoption("emulate", None) != target.marker:
         return missing
-    present = next((device.target for device in machine.devices if device.arch in _ARCHES), None)
+    present = stand_in(target, machine)
     if present is None:
         return f"needs {target.arch} or a GPU that can stand in for it, found {machine}"
-    short = lacking(present, target)
+    short = lacking(present.target, target)
     if short:
         return f"needs {target.arch}: {present.arch}, which is here, has no {', '.join(short)}"
     return unmet(others, machine)
@@ -92,13 +95,13 @@ def lane_target(emulated: str | None) -> Target:
     if emulated is not None and emulated not in TARGETS:
         raise SetupError(f"--emulate: no target {emulated!r}; there are: {', '.join(TARGETS)}")
     machine = detect()
-    present = next((device.target for device in machine.devices if device.arch in _ARCHES), None)
-    if present is None:
+    device = first_of((), machine) if emulated is None else device_for(TARGETS[emulated], machine)
+    if device is None:
         raise SetupError(f"--lane device: needs a GPU, found {machine}")
     if emulated is None:
-        return present
-    if short := lacking(present, TARGETS[emulated]):
-        raise SetupError(f"--emulate {emulated}: {present.arch}, which is here, has no {', '.join(short)}")
+        return device.target
+    if short := lacking(device.target, TARGETS[emulated]):
+        raise SetupError(f"--emulate {emulated}: {device.arch}, which is here, has no {', '.join(short)}")
     return TARGETS[emulated]
 
 
@@ -112,10 +115,21 @@ def is_emulated(item: pytest.Item) -> bool:
     )
 
 
+@contextmanager
+def on_its_device(item: pytest.Item, target: Target | None) -> Iterator[None]:
+    """Make the device for ``target`` the current one, emulating ``target`` where it only stands in for it."""
+    with placed(target) as device:
+        item.stash[_PLACED] = device
+        with emulating(target) if target is not None and is_emulated(item) else nullcontext():
+            yield
+
+
+def device_index(item: pytest.Item) -> int | None:
+    """Return the index of the device that ``item`` uses, None if it uses none."""
+    return used(item.stash.get(_PLACED, None))
+
+
 def of(item: pytest.Item) -> Target | None:
     """Return the target that ``item`` was collected for."""
     callspec = getattr(item, "callspec", None)
     return None if callspec is None else callspec.params.get(FIXTURE)
-
-
-_ARCHES = frozenset(target.arch for target in TARGETS.values() if target.vendor == "cuda")

@@ -9,7 +9,7 @@ import pytest
 
 from harness import known_file, profiles
 from harness.contract import Contract, Implementation
-from harness.device import TARGETS, Target, detect
+from harness.device import TARGETS, Target
 from harness.hardware.lane import device_lane
 from harness.hardware.sizes import real_sizes
 from harness.hardware.workloads import check_workload
@@ -52,7 +52,7 @@ def workloads(contract: Contract[Any], config: pytest.Config) -> list[int]:
 
 def searched(contract: Contract[Any], implementation: Implementation, target: Target, config: pytest.Config) -> Judged:
     """Run illegal calls, pinned cases and drawn ones on the device."""
-    lane = device_lane(_emulated(target))
+    lane = device_lane(target)
     if missing := _requires(implementation, target):
         return Judged(lacking=missing)
     path = config.getoption("known")
@@ -72,7 +72,7 @@ def at_real_size(
     contract: Contract[Any], implementation: Implementation, target: Target, number: int, config: pytest.Config
 ) -> Judged:
     """Run one real size on the device, with the oracle there too."""
-    lane = device_lane(_emulated(target))
+    lane = device_lane(target)
     if missing := _requires(implementation, target):
         return Judged(lacking=missing)
     case = real_sizes(contract)[number]
@@ -86,10 +86,6 @@ def at_real_size(
         lines = [f"{violation.check}: {violation.message}" for violation in wrong]
         return Judged(problem="\n".join([f"{implementation} on {_short(case)}", *lines]))
     return Judged(lacking=next(iter(lane.refused), ""))
-
-
-def _emulated(target: Target) -> Target | None:
-    return None if any(device.arch == target.arch for device in detect().devices) else target
 
 
 def _requires(implementation: Implementation, target: Target) -> str:

@@ -6,10 +6,14 @@ import math
 from dataclasses import dataclass
 
 from harness.device.capabilities import has_clusters
+from harness.device.detect import detect
 from harness.device.machine import Device
 from harness.device.named import NamedDevice
 from harness.device.targets import Target
+from harness.launch import clusters as drivers
+from harness.launch.physical import NoDevice, source
 from harness.launch.residency import Residency, Resources, resident_blocks
+from harness.launch.sm_budget import available_sms
 
 #: Blocks an SM holds as parts of clusters.  Measured: cuOccupancyMaxActiveClusters gives 528 pairs of a tiny 4-warp
 #: block on an H200 (132 SMs), 8 blocks an SM, where 16 single ones fit.
@@ -44,14 +48,18 @@ def barrier_safe_grid(
     even: bool = False,
     clusters: int | None = None,
     active_clusters: int | None = None,
+    function: int | None = None,
 ) -> SafeGrid:
     """Return the largest grid of at most ``wanted`` blocks in which every block can wait for every other.
 
-    ``num_sms`` is the number of units that this launch can use where it is not all of ``where``'s: that of the current
-    green context (``context_units``), a MIG instance or a partition; it must be given with a ``Target``, which has
-    none.  ``reserved`` units may be held by somebody else's kernel.  ``even`` asks for an even grid.  ``clusters`` is
+    ``num_sms`` is the number of units that this launch can use where it is not all of ``where``'s: that of a green
+    context (``context_units``), a MIG instance or a partition; it must be given with a ``Target``, which has none.
+    Without it a device of this machine, one that ``detect()`` returns or the current one by its product, is asked what
+    the current context may use of it, and no more than the ``sm_budget`` in force is taken; any other device counts
+    whole.  ``reserved`` units may be held by somebody else's kernel.  ``even`` asks for an even grid.  ``clusters`` is
     the number of blocks in a cluster, by default the kernel's own, and ``active_clusters`` the answer of
-    ``cuOccupancyMaxActiveClusters`` on the whole device or context.
+    ``cuOccupancyMaxActiveClusters`` on the whole device or context, for which the driver is asked where ``function``
+    is given, the ``CUfunction`` of the compiled kernel (Triton's ``CompiledKernel.function``).
 
     Without that answer clusters of 2 are counted by pairs of SMs, which always share a GPC, and at most
     ``CLUSTERED_BLOCKS`` blocks an SM; larger ones, whose number depends on how the GPCs of this very device are
@@ -64,7 +72,7 @@ def barrier_safe_grid(
     """
     cluster = resources.cluster_size if clusters is None else clusters
     target = where if isinstance(where, Target) else where.target
-    units = _units(where, num_sms)
+    units, said = _units(where, num_sms)
     _check(wanted, reserved, cluster, active_clusters)
     residency = resident_blocks(resources, where.limits if isinstance(where, Device) else target.limits)
     blocks = residency.blocks_per_sm
@@ -72,12 +80,14 @@ def barrier_safe_grid(
         raise DoesNotFit(f"no unit of {target.arch} holds a block: {residency.detail}")
     left = units - reserved
     if left < 1:
-        raise DoesNotFit(f"reserve of {reserved} leaves none of {units} units of {target.arch}")
-    why = f"{left} units of {target.arch} x {blocks} blocks ({residency.limiter}: {residency.detail})"
+        raise DoesNotFit(f"reserve of {reserved} leaves none of {units} units of {target.arch}{said}")
+    why = f"{left} units of {target.arch}{said} x {blocks} blocks ({residency.limiter}: {residency.detail})"
     if reserved:
         why = f"{units} - {reserved} reserved = {why}"
     bound = left * blocks
     if cluster > 1:
+        if active_clusters is None and function is not None and has_clusters(target):
+            active_clusters = drivers.active_clusters(function, cluster, resources)
         pairs = _clusters(target, units, blocks, cluster, active_clusters)
         bound = (pairs - reserved * blocks) * cluster
         why += f", {bound // cluster} clusters of {cluster}"
@@ -98,8 +108,12 @@ def barrier_safe_grid(
     )
 
 
-def _units(where: Target | NamedDevice | Device, num_sms: int | None) -> int:
+def _units(where: Target | NamedDevice | Device, num_sms: int | None) -> tuple[int, str]:
+    """Return how many units there are, and what limits them."""
     whole = None if isinstance(where, Target) else where.units
+    if whole is not None and num_sms is None and (index := _index_here(where)) is not None:
+        may = _may_use(index, whole)
+        return may, "" if may == whole else f" ({may} of {whole} in this context and budget)"
     units = whole if num_sms is None else num_sms
     if units is None:
         raise ValueError("num_sms: wanted a number of units with a Target, got None")
@@ -107,7 +121,27 @@ def _units(where: Target | NamedDevice | Device, num_sms: int | None) -> int:
         raise ValueError(f"num_sms: wanted at least 1, got {units}")
     if whole is not None and units > whole:
         raise ValueError(f"num_sms: wanted at most the {whole} units of the device, got {units}")
-    return units
+    return units, ""
+
+
+def _index_here(where: Target | NamedDevice | Device) -> int | None:
+    """Return the index of ``where`` if it is one of this machine's devices, a product if it is the current one."""
+    devices = detect().devices
+    if isinstance(where, Device):
+        return where.index if where in devices else None
+    if isinstance(where, Target) or not devices:
+        return None
+    current = source().current_device()
+    alike = (device.index == current and (device.arch, device.units) == (where.arch, where.units) for device in devices)
+    return current if any(alike) else None
+
+
+def _may_use(index: int, whole: int) -> int:
+    try:
+        return min(whole, available_sms(index))
+    except NoDevice:
+        # what was detected and cannot be asked has no context either
+        return whole
 
 
 def _check(wanted: int, reserved: int, cluster: int, active_clusters: int | None) -> None:

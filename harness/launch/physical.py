@@ -106,7 +106,8 @@ class _Driver:
 
     def context_id(self, device: int) -> Hashable:
         context = self._current(device)
-        if context is None:
+        # a driver without ids, older than CUDA 12, has no contexts of a part of the device either
+        if context is None or not hasattr(self._library, "cuCtxGetId"):
             return "device"
         number = ctypes.c_ulonglong()
         self._call("cuCtxGetId", context, ctypes.byref(number))

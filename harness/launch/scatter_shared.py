@@ -40,12 +40,17 @@ class Tile:
 
 @dataclass(frozen=True, kw_only=True)
 class Operands:
-    """Bits of one element; ``scaled`` adds one byte for each 32 weights."""
+    """Bits of one element; ``scaled`` adds one byte for each 32 weights.
+
+    ``swapped``: weights are the left operand of the product, which reads them from registers, so that its rows are
+    ``Tile.n`` and nothing widened is staged.
+    """
 
     activations: int = 16
     weights: int = 16
     output: int = 16
     scaled: bool = False
+    swapped: bool = False
 
 
 BF16 = Operands()
@@ -64,10 +69,12 @@ def shared_bytes(
     weights = _bytes(tile.n * tile.k, operands.weights) + (tile.n * tile.k // 32 if operands.scaled else 0)
     rows = _bytes(tile.m * tile.n, operands.output) if scatters else 0
     narrow = operands.weights < operands.activations
-    widened = _bytes(tile.n * tile.k, operands.activations) if narrow else 0
+    widened = _bytes(tile.n * tile.k, operands.activations) if narrow and not operands.swapped else 0
     if target.arch in _PADDED:
         return (num_stages * (inputs + weights) + widened + rows) * 9 // 8 + num_stages * _BARRIER_BYTES
-    asynchronous = (has_wgmma(target) or has_tensor_memory(target)) and tile.m >= _ASYNCHRONOUS_ROWS
+    asynchronous = (has_wgmma(target) or has_tensor_memory(target)) and (
+        tile.n if operands.swapped else tile.m
+    ) >= _ASYNCHRONOUS_ROWS
     buffers = num_stages if asynchronous else max(num_stages - 1, 1)
     behind = has_tensor_memory(target) and asynchronous
     barriers = buffers * _BARRIER_BYTES * (2 if behind else 1 if gathers else 0)

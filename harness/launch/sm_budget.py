@@ -44,15 +44,21 @@ _PAIR = 2
 
 @dataclass(frozen=True, eq=False)
 class _Budget:
-    """One act of setting a budget; compared by identity, because equal numbers may be two decisions."""
+    """One act of setting a budget; compared by identity, because equal numbers may be two decisions.
+
+    ``entered`` is of the thread or task whose block it is, and good there alone.
+    """
 
     sms: int
+    entered: contextvars.Token[bool] | None = None
 
 
 _Key = tuple[Physical, int]
 _budgets: contextvars.ContextVar[Mapping[_Key, _Budget]] = contextvars.ContextVar(
     "sm_budgets", default=MappingProxyType({})
 )
+# Never read: what setting it returns tells the thread or task that set it from all others.
+_entered: contextvars.ContextVar[bool] = contextvars.ContextVar("sm_budget_entered", default=False)
 
 
 def current_budget(device: Any = None) -> int | None:
@@ -92,13 +98,14 @@ def sm_budget(reserve: int = 2, *, device: Any = None) -> Iterator[int]:
     itself with `set_num_sms`, which is kept.
 
     Raises ValueError if fewer than 2 SMs are left or ``reserve`` is below 0, TypeError if ``reserve`` is no integer,
-    NoDevice if there is none.
+    NoDevice if there is none; RuntimeError where another thread or task leaves it, which cannot lift the limit of the
+    one that entered.
     """
     index = device_index(device)
     key = _key(index)
     before = _budgets.get().get(key)
     target = _target(index, _integer("reserve", reserve, least=0), None if before is None else before.sms)
-    ours = _Budget(target)
+    ours = _Budget(target, _entered.set(True))
     try:
         _put(key, ours)
         yield target
@@ -153,6 +160,7 @@ def _put(key: _Key, budget: _Budget) -> None:
 
 def _take_back(key: _Key, ours: _Budget, before: _Budget | None) -> None:
     """Put ``before`` in the place of ``ours``; a budget that somebody set meanwhile stays."""
+    _check_is_ours(key, ours)
     budgets = dict(_budgets.get())
     if budgets.get(key) is not ours:
         return
@@ -160,6 +168,22 @@ def _take_back(key: _Key, ours: _Budget, before: _Budget | None) -> None:
     if before is not None:
         budgets[key] = before
     _budgets.set(MappingProxyType(budgets))
+
+
+def _check_is_ours(key: _Key, ours: _Budget) -> None:
+    """Raise RuntimeError in another thread or task than the one that entered."""
+    if ours.entered is None:
+        return
+    try:
+        _entered.reset(ours.entered)
+    except ValueError:
+        raise RuntimeError(
+            f"sm_budget on device {key[1]}: left in another thread or task than the one that entered it, "
+            f"where launches stay limited to {ours.sms} SMs: leave it there"
+        ) from None
+    except RuntimeError:
+        # used already, by an attempt that an interrupt ended
+        return
 
 
 def _integer(name: str, value: Any, *, least: int) -> int:

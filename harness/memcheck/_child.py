@@ -38,7 +38,8 @@ def main(job: dict[str, Any]) -> None:
     named = [i for i in registry.implementations(contract.name) if i.name == job["implementation"]]
     if not named:
         raise LookupError(f"no implementation {job['implementation']!r} of {contract.name} is registered")
-    device = torch.device("cuda", torch.cuda.current_device())
+    device = torch.device("cuda", job["device"])
+    torch.cuda.set_device(device)
     waiting, spare = choice.of_job(contract, named[0], job), choice.instead(contract, named[0], job)
     # what comes in place of a case is judged by its size too
     for number, case in enumerate(waiting):

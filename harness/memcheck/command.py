@@ -13,8 +13,9 @@ from typing import Any
 from harness import selection
 from harness.cases import parse
 from harness.contract import Contract, Implementation
-from harness.device import TARGETS, detect, unmet
+from harness.device import TARGETS, detect, target_of, unmet
 from harness.discover import SetupError, load
+from harness.hardware import placing
 from harness.known import Ledger
 from harness.memcheck import lane, tools
 from harness.memcheck.tools import Tool
@@ -59,6 +60,7 @@ def run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> bo
             drawn=options.drawn,
             seed=options.seed,
             cases=tuple(options.case),
+            device=_device(implementation, emulated),
             emulated=emulated,
         )
         for contract, implementation in pairs
@@ -106,6 +108,15 @@ def lacks(implementation: Implementation, emulated: str = "") -> str | None:
         wanted = [TARGETS[name].arch for name in implementation.requires.targets if name in TARGETS]
         return None if not wanted or emulated in wanted else f"needs {' or '.join(wanted)}, emulates {emulated}"
     return unmet([*implementation.requires.targets], detect(), gpus=implementation.requires.gpus)
+
+
+def _device(implementation: Implementation, emulated: str) -> int:
+    """Return the index of the first GPU that ``implementation``, which runs here, may run on."""
+    if emulated:
+        found = placing.stand_in(target_of(emulated), detect())
+    else:
+        found = placing.first_of(implementation.requires.targets, detect())
+    return 0 if found is None else found.index
 
 
 def _check_cases(texts: Sequence[str], pairs: Sequence[Pair]) -> None:

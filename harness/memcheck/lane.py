@@ -42,7 +42,8 @@ class Job:
     """One implementation and the cases it is launched on.
 
     ``modules`` are imported for what they register, with ``folder`` on the path.  ``cases``, as printed, take the place
-    of ``pinned`` and ``drawn``.  ``emulated`` is the target whose configurations run, empty for the GPU's own.
+    of ``pinned`` and ``drawn``.  ``device`` is the index of the GPU; ``emulated`` the target whose configurations run,
+    empty for the GPU's own.
     """
 
     contract: str
@@ -53,6 +54,7 @@ class Job:
     drawn: int = DRAWN
     seed: int = 0
     cases: tuple[str, ...] = ()
+    device: int = 0
     emulated: str = ""
 
 

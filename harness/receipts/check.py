@@ -23,11 +23,13 @@ def reasons(
     commit: str = "",
     arch: str = "",
     at_least: int = 1,
+    partial: bool = False,
 ) -> list[str]:
     """Return why ``receipt`` says nothing about the sources with digests ``here``, found ``where``; empty if it does.
 
     ``commit`` is the full one that must have run, ``arch`` the target that it must have run for, where they matter;
-    ``at_least`` so many tests of that target, or of any GPU, must have passed.
+    ``at_least`` so many tests of that target, or of any GPU, must have passed; ``partial`` whether some of its tests
+    may be left out.
     """
     found: list[str] = []
     if not receipt.devices:
@@ -47,6 +49,36 @@ def reasons(
     elif differing := sources.differences(receipt.sources, here):
         found.append(_listed(f"other sources: what it ran differs from what is {where}", differing))
     found += _about_tests(receipt, arch, at_least)
+    if not receipt.emulated:
+        found += _about_devices(receipt, arch)
+    if not partial and receipt.devices:
+        found += _about_the_whole(receipt, arch)
+    return found
+
+
+def _about_devices(receipt: Receipt, arch: str) -> list[str]:
+    """Where there are devices of several kinds, tests of one can have run on another."""
+    there = {(device.index, device.arch) for device in receipt.devices}
+    wrong = [
+        f"{test.id}: on {'no known device' if test.device is None else _numbered(receipt, test.device)}"
+        for test in _hardware(receipt, arch)
+        if test.target and test.outcome == "passed" and (test.device, test.target) not in there
+    ]
+    return [_listed(f"another device: tests of {arch or 'a target'} did not run on it", wrong)] if wrong else []
+
+
+def _about_the_whole(receipt: Receipt, arch: str) -> list[str]:
+    called = f"called with: {' '.join(receipt.arguments)}"
+    if receipt.unknown:
+        return [f"whole or part: which tests there are is not known: {receipt.unknown}"]
+    found = []
+    for selection in receipt.selections:
+        if selection.missing and arch in ("", selection.target):
+            lines = [called, *selection.some]
+            what = f"a part: {selection.missing} of the {selection.whole} tests of {selection.target} did not run"
+            found.append(_listed(what, lines, selection.missing + 1))
+    if arch not in ("", *(selection.target for selection in receipt.selections)):
+        found.append(f"whole or part: it ran for other targets than {arch}, {called}")
     return found
 
 
@@ -76,19 +108,22 @@ def _about_tests(receipt: Receipt, arch: str, at_least: int) -> list[str]:
 def verdict(receipt: Receipt, arch: str = "") -> str:
     """Return ``"verified on sm_120 (NVIDIA ...) at commit ...: 212 passed, 3 skipped"`` for a receipt without reasons.
 
-    Named are the targets that tests passed for, with the devices that are such; counts are of tests about ``arch``, or
-    of all that need a GPU.  A commit that git could not vouch for is called by its sources too.
+    Named are the targets that tests passed for, with the devices that they used; counts are of tests about ``arch``, or
+    of all that need a GPU.  A commit that git could not vouch for is called by its sources too, and a run that left
+    tests out is called a part.
     """
     at = f"commit {receipt.commit[:_COMMIT_DIGITS]}"
     if receipt.commit == UNKNOWN or receipt.dirty is None:
         at = f"sources {sources.total(receipt.sources)[:_COMMIT_DIGITS]} (commit {receipt.commit[:_COMMIT_DIGITS]})"
     outcomes = Counter(test.outcome for test in _hardware(receipt, arch))
     counts = ", ".join(f"{number} {outcome}" for outcome, number in sorted(outcomes.items()))
-    passed = dict.fromkeys(test.target for test in _hardware(receipt, arch) if test.target and test.outcome == "passed")
-    names = ", ".join(dict.fromkeys(device.name for device in receipt.devices if device.arch in passed))
+    good = [test for test in _hardware(receipt, arch) if test.target and test.outcome == "passed"]
+    passed, used = dict.fromkeys(test.target for test in good), {(test.device, test.target) for test in good}
+    names = ", ".join(dict.fromkeys(device.name for device in receipt.devices if (device.index, device.arch) in used))
     # tests that name no target ran on some device that is there
     on = f"on {', '.join(passed)} ({names})" if passed else f"for no target, where there is {_devices(receipt)}"
-    return f"verified {on} at {at}: {counts} in {receipt.seconds:.0f} s"
+    part = ", a part of the tests" if _about_the_whole(receipt, arch) else ""
+    return f"verified {on} at {at}: {counts} in {receipt.seconds:.0f} s{part}"
 
 
 def _hardware(receipt: Receipt, arch: str = "") -> list[Test]:
@@ -99,7 +134,13 @@ def _devices(receipt: Receipt) -> str:
     return ", ".join(dict.fromkeys(device.arch for device in receipt.devices)) or "no GPU"
 
 
-def _listed(what: str, lines: list[str] | tuple[str, ...]) -> str:
+def _numbered(receipt: Receipt, index: int) -> str:
+    return next((f"{device.arch} (device {index})" for device in receipt.devices if device.index == index), f"{index}")
+
+
+def _listed(what: str, lines: list[str] | tuple[str, ...], count: int | None = None) -> str:
+    """Return ``what`` with the first of ``lines``, of which there are ``count``."""
+    count = len(lines) if count is None else count
     shown = [f"\n  {line}" for line in lines[:_SHOWN]]
-    rest = f"\n  and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
+    rest = f"\n  and {count - len(shown)} more" if count > len(shown) else ""
     return "".join([what, *shown, rest])

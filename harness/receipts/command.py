@@ -30,7 +30,15 @@ def run(options: argparse.Namespace) -> bool:
         where = f"at {options.commit}"
     else:
         here = sources.of_folder(folder, receipt.paths)
-    against = check.reasons(receipt, here, where=where, commit=commit, arch=arch, at_least=options.at_least)
+    against = check.reasons(
+        receipt,
+        here,
+        where=where,
+        commit=commit,
+        arch=arch,
+        at_least=options.at_least,
+        partial=options.allow_partial,
+    )
     if against:
         sys.stdout.writelines(f"refused: {reason}\n" for reason in against)
         return False

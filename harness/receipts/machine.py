@@ -20,7 +20,10 @@ _SECONDS = 30.0
 
 def devices() -> tuple[Device, ...]:
     """Return the GPUs that this environment leaves visible."""
-    return tuple(Device(name=device.name, arch=device.arch, units=device.units) for device in detect().devices)
+    return tuple(
+        Device(name=device.name, arch=device.arch, units=device.units, index=device.index, uuid=device.uuid)
+        for device in detect().devices
+    )
 
 
 def driver() -> str:

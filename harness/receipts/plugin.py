@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+if TYPE_CHECKING:
+    from harness.device import Target
+    from harness.receipts.whole import Wanted
+
 _INI = "receipt_sources"
+_WHOLE = "receipt_tests"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -15,26 +21,60 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--receipt", metavar="FILE", type=Path, help="write what ran, on which device and with which sources, here"
     )
     parser.addini(_INI, "files and folders that a receipt is about; default: kernels, harness, ...", "args", default=[])
+    parser.addini(
+        _WHOLE,
+        "where all tests of a GPU are, for what a receipt calls the whole; default: testpaths",
+        "args",
+        default=[],
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     file: Path | None = config.getoption("receipt")
     if file is None:
         return
+    from harness.device import detect
     from harness.receipts import sources
     from harness.receipts.recorder import Recorder, Targets
+    from harness.receipts.whole import Whole
 
     config.pluginmanager.register(Targets(), "harness.receipts.targets")
     if _is_worker(config):
         return
+    targets = _targets(config)
     recorder = Recorder(
         file=config.invocation_params.dir / file,
         folder=config.rootpath,
         paths=tuple(config.getini(_INI)) or sources.DEFAULT,
         emulated=_emulated(config),
         arguments=tuple(str(argument) for argument in config.invocation_params.args),
+        targets=tuple(target.arch for target in targets),
+        # where there is no device a receipt says nothing anyhow
+        whole=Whole(_wanted(config, [target.marker for target in targets])) if targets and detect().devices else None,
     )
     config.pluginmanager.register(recorder, "harness.receipts.recorder")
+
+
+def _targets(config: pytest.Config) -> list[Target]:
+    """Return the targets that the run is about: those that ``-m`` names, or else those that are here."""
+    from harness.device import TARGETS, detect
+    from harness.hardware import selection
+
+    named = selection.named(config.getoption("markexpr", "") or "")
+    return [TARGETS[name] for name in named] or selection.targets(detect())
+
+
+def _wanted(config: pytest.Config, markers: list[str]) -> Wanted:
+    from harness.receipts.whole import Wanted
+
+    # of its options only one decides which tests there are, and is no choice among them: how much of each runs
+    profile = config.getoption("hypothesis_profile", None)
+    return Wanted(
+        folder=config.rootpath,
+        markers=tuple(markers),
+        paths=tuple(config.getini(_WHOLE)),
+        options=("--hypothesis-profile", profile) if profile else (),
+    )
 
 
 def _is_worker(config: pytest.Config) -> bool:

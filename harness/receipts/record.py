@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-SCHEMA = 2
+SCHEMA = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +16,8 @@ class Test:
     """One test: ``outcome`` is passed, failed, error, skipped, xfailed or xpassed; ``seconds`` of all its phases.
 
     ``hardware``: whether it is marked as a test of some GPU; ``target`` the one that it was collected for, such as
-    ``sm_120``, empty for a test that is about none; ``note`` why it was skipped.
+    ``sm_120``, empty for a test that is about none; ``device`` the index of the device that it used, None if that is
+    not known; ``note`` why it was skipped.
     """
 
     # pytest would collect it
@@ -27,16 +28,32 @@ class Test:
     seconds: float
     hardware: bool
     target: str = ""
+    device: int | None = None
     note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """One GPU as its driver names it."""
+    """One GPU as its driver names it; ``index`` is the one that the run's environment gave it."""
 
     name: str
     arch: str
     units: int
+    index: int = 0
+    uuid: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """All tests about ``target`` that the project has: ``whole`` counts them, ``missing`` those that did not run.
+
+    ``some`` are the first of those.
+    """
+
+    target: str
+    whole: int
+    missing: int = 0
+    some: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +63,7 @@ class Receipt:
     ``emulated`` is the target whose configurations ran on another device, empty otherwise; ``dirty`` as in
     ``revision.Revision``; ``paths`` the files and folders of which ``sources`` has every file's digest; ``moved`` the
     sources that changed while it ran; ``status`` pytest's exit status; ``arguments`` what pytest was called with.
+    ``selections`` says of each target that it ran for whether that was all, ``unknown`` why that is not known.
     """
 
     started: str
@@ -61,6 +79,8 @@ class Receipt:
     moved: tuple[str, ...]
     arguments: tuple[str, ...]
     status: int
+    selections: tuple[Selection, ...] = ()
+    unknown: str = ""
     tests: tuple[Test, ...] = field(repr=False)
 
 
@@ -105,7 +125,11 @@ def digest(content: dict[str, Any]) -> str:
 
 
 def _plain(name: str, value: Any) -> Any:
-    made: dict[str, Any] = {"devices": Device, "tests": Test}
+    made: dict[str, Any] = {"devices": Device, "selections": Selection, "tests": Test}
     if name in made:
-        return tuple(made[name](**each) for each in value)
+        return tuple(made[name](**{key: _frozen(one) for key, one in each.items()}) for each in value)
+    return _frozen(value)
+
+
+def _frozen(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value

@@ -14,15 +14,17 @@ import pytest
 from harness.device.markers import MARKERS
 from harness.hardware import selection
 from harness.receipts import machine, record, revision, sources
+from harness.receipts.whole import Whole, selections
 
 #: Outcomes, the worst first: of several phases of a test the worst counts.
 _WORST = ("failed", "error", "xpassed", "xfailed", "skipped", "passed")
-#: Attribute of a report: the target of its test. Attributes travel with a report from process to process.
-_TARGET = "receipt_target"
+#: Attributes of a report, which travel with it from process to process: the target of its test, and the index of the
+#: device that the test used.
+_TARGET, _DEVICE = "receipt_target", "receipt_device"
 
 
 class Targets:
-    """Registered with pytest in every process that runs tests: writes on each report which target its test is about."""
+    """Registered with pytest in every process that runs tests: notes on each report its test's target and device."""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -31,6 +33,9 @@ class Targets:
         report = yield
         target = selection.of(item)
         setattr(report, _TARGET, "" if target is None else target.arch)
+        if call.when == "call":
+            # before and after it fixtures choose
+            setattr(report, _DEVICE, selection.device_index(item))
         return report
 
 
@@ -40,6 +45,7 @@ class _Noted:
     hardware: bool
     seconds: float = 0.0
     target: str = ""
+    device: int | None = None
     note: str = ""
 
 
@@ -47,7 +53,8 @@ class _Noted:
 class Recorder:
     """Registered with pytest once a session; ``paths`` are the sources under ``folder`` that the run depends on.
 
-    ``emulated`` is the target that another device stands in for, or empty.
+    ``emulated`` is the target that another device stands in for, or empty; ``targets`` those that the run is about,
+    and ``whole`` finds out what all of it is.
     """
 
     file: Path
@@ -55,6 +62,8 @@ class Recorder:
     paths: tuple[str, ...]
     emulated: str = ""
     arguments: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    whole: Whole | None = None
     tests: dict[str, _Noted] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -68,6 +77,7 @@ class Recorder:
         noted = self.tests.setdefault(report.nodeid, _Noted("passed", not MARKERS.keys().isdisjoint(report.keywords)))
         noted.seconds += report.duration
         noted.target = noted.target or getattr(report, _TARGET, "")
+        noted.device = getattr(report, _DEVICE, noted.device)
         outcome = _outcome(report)
         if _WORST.index(outcome) < _WORST.index(noted.outcome):
             noted.outcome = outcome
@@ -81,6 +91,7 @@ class Recorder:
     def receipt(self, status: int) -> record.Receipt:
         """Return the receipt of what has run so far."""
         at = revision.of(self.folder, self.paths)
+        collected, unknown = ({}, "it was not looked for") if self.whole is None else self.whole.answer()
         return record.Receipt(
             started=self.started.isoformat(timespec="seconds"),
             seconds=round(time.monotonic() - self.clock, 3),
@@ -95,6 +106,8 @@ class Recorder:
             moved=tuple(sources.differences(self.before, sources.of_folder(self.folder, self.paths))),
             arguments=self.arguments,
             status=status,
+            selections=() if unknown else selections(collected, self.targets, list(self.tests)),
+            unknown=unknown,
             tests=tuple(
                 record.Test(
                     id=id,
@@ -102,6 +115,7 @@ class Recorder:
                     seconds=round(noted.seconds, 3),
                     hardware=noted.hardware,
                     target=noted.target,
+                    device=noted.device,
                     note=noted.note,
                 )
                 for id, noted in self.tests.items()

@@ -32,6 +32,7 @@ def test_the_tools_find_nothing(
         implementation=implementation.name,
         modules=(*config.getini("conformance_modules"), *discover.adapters(config.getoption("impl"))),
         folder=str(config.rootpath),
+        device=selection.device_index(request.node) or 0,
         emulated=emulated,
     )
     results = lane.run([job], excused=command.excused([(contract, implementation)]))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class LaunchFault:
     """In ``harness/FILE``, ``old``, which stands there once, becomes ``new``; ``check`` must fail.
 
-    ``check`` names one of ``tests.unit.launch_checks`` or ``tests.unit.detect_checks``.
+    ``check`` names one of ``tests.unit``'s ``launch_checks``, ``context_checks`` or ``detect_checks``.
     """
 
     name: str
@@ -228,6 +228,75 @@ FAULTS = (
         "if child.returncode < 0:",
         "if child.returncode < -99:",
         "a_crash_is_a_reason",
+    ),
+    _grid(
+        "a device of this machine counts whole",
+        "if whole is not None and num_sms is None and (index",
+        "if whole is None and num_sms is None and (index",
+        "this_machines_device_is_asked_what_may_be_used",
+    ),
+    _grid(
+        "a budget in force is ignored",
+        "min(whole, available_sms(index))",
+        "min(whole, source().count(index))",
+        "this_machines_device_is_asked_what_may_be_used",
+    ),
+    _grid(
+        "another device is asked like the current one",
+        "return where.index if where in devices else None",
+        "return where.index",
+        "this_machines_device_is_asked_what_may_be_used",
+    ),
+    _grid(
+        "a product that is here is taken from the table",
+        "return current if any(alike) else None",
+        "return None",
+        "this_machines_device_is_asked_what_may_be_used",
+    ),
+    _grid(
+        "a product that another device is counts like the current one",
+        "device.index == current and (device.arch, device.units)",
+        "(device.arch, device.units)",
+        "this_machines_device_is_asked_what_may_be_used",
+    ),
+    _grid(
+        "whoever cannot be asked has nothing",
+        "        # what was detected and cannot be asked has no context either\n        return whole",
+        "        return 1",
+        "this_machines_device_is_asked_what_may_be_used",
+    ),
+    _grid(
+        "the driver is never asked for clusters",
+        "if active_clusters is None and function is not None and",
+        "if active_clusters is not None and function is not None and",
+        "the_driver_counts_the_clusters_of_a_compiled_kernel",
+    ),
+    _grid(
+        "the driver is asked for the kernel's own clusters",
+        "drivers.active_clusters(function, cluster, resources)",
+        "drivers.active_clusters(function, resources.cluster_size, resources)",
+        "the_driver_counts_the_clusters_of_a_compiled_kernel",
+    ),
+    LaunchFault(
+        "every driver has green contexts",
+        "launch/context.py",
+        'if not hasattr(driver, "cuCtxGetDevResource"):',
+        "if driver is None:",
+        "a_driver_without_green_contexts_gives_the_devices_units",
+    ),
+    LaunchFault(
+        "a context's device is the first",
+        "launch/context.py",
+        "_MULTIPROCESSOR_COUNT, device)",
+        "_MULTIPROCESSOR_COUNT, ctypes.c_int(0))",
+        "a_driver_without_green_contexts_gives_the_devices_units",
+    ),
+    LaunchFault(
+        "every driver numbers its contexts",
+        "launch/physical.py",
+        'context is None or not hasattr(self._library, "cuCtxGetId")',
+        "context is None",
+        "a_driver_without_green_contexts_gives_the_devices_units",
     ),
     LaunchFault(
         "AMD units by the CU's SIMDs everywhere",

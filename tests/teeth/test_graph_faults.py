@@ -32,7 +32,7 @@ IN_KERNELS = (
     Planted(
         name="as many tiles as are used",
         file="_moe_routing",
-        old="torch.arange(num_slots // block_t + min(num_experts, num_slots), dtype",
+        old="torch.arange(most_tiles(num_slots, num_experts, block_t), dtype",
         new="torch.arange(int(tile_stops[-1]), dtype",
         check="capturable",
         contract="moe_scatter",

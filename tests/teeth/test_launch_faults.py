@@ -10,11 +10,12 @@ from types import SimpleNamespace
 import pytest
 
 from tests.teeth.launch_faults import FAULTS
-from tests.unit import detect_checks, launch_checks
+from tests.unit import context_checks, detect_checks, launch_checks
 
 HARNESS = Path(__file__).parents[2] / "harness"
 COPY = "planted_launch"
 PACKAGES = ("device", "launch")
+CHECKS = launch_checks.CHECKS | context_checks.CHECKS
 
 
 @contextmanager
@@ -56,10 +57,10 @@ def run(check, api, folder):
         (folder / "empty").mkdir()
         detect_checks.CHECKS[check](api, folder / "empty")
     else:
-        launch_checks.CHECKS[check](api)
+        CHECKS[check](api)
 
 
-@pytest.mark.parametrize("check", [*launch_checks.CHECKS, *detect_checks.CHECKS])
+@pytest.mark.parametrize("check", [*CHECKS, *detect_checks.CHECKS])
 def test_a_copy_without_a_fault_passes(check, tmp_path):
     with api_with(None, tmp_path) as api:
         run(check, api, tmp_path)
@@ -76,7 +77,7 @@ def test_the_named_check_kills(fault, tmp_path):
 
 
 def test_every_check_kills_some_fault():
-    checks = launch_checks.CHECKS.keys() | detect_checks.CHECKS.keys()
+    checks = CHECKS.keys() | detect_checks.CHECKS.keys()
     assert checks == {fault.check for fault in FAULTS}
 
 

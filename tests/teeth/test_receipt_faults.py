@@ -6,7 +6,7 @@ from tests.teeth.receipt_faults import FAULTS
 from tests.teeth.rooms import api_with
 from tests.unit.receipt_checks import CHECKS
 
-MODULES = ("check", "record", "sources")
+MODULES = ("check", "record", "sources", "whole")
 #: A check fails by an assertion, or by an exception that did not come.
 KILLED = (AssertionError, pytest.fail.Exception)
 

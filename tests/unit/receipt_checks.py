@@ -18,6 +18,7 @@ def receipt_of(api, **changes):
             seconds=1.0,
             hardware=True,
             target="sm_120",
+            device=0,
             note=note,
         )
         for number, (outcome, note) in enumerate(
@@ -28,7 +29,8 @@ def receipt_of(api, **changes):
         started="2026-11-30T12:00:00+00:00", seconds=71.0,
         devices=(record.Device(name="NVIDIA RTX PRO 6000", arch="sm_120", units=188),), driver="580.95.05",
         versions={"python": "3.12.3"}, emulated="", commit="c" * 40, dirty=(), paths=("kernels", "harness"),
-        sources=dict(SOURCES), moved=(), arguments=("-m", "sm120"), status=0, tests=tests,
+        sources=dict(SOURCES), moved=(), arguments=("-m", "sm120"), status=0,
+        selections=(record.Selection(target="sm_120", whole=4),), tests=tests,
     )  # fmt: skip
     return replace(whole, **changes)
 
@@ -86,16 +88,19 @@ def emulation_is_refused(api, folder):
 
 
 def another_device_is_refused(api, folder):
-    assert "wanted sm_90, it ran on sm_120" in refusal(api, arch="sm_90")
+    assert "wanted sm_90, it ran on sm_120" in refusal(api, arch="sm_90", partial=True)
     assert "no GPU" in refusal(api, {"devices": ()})
 
 
 def on_two_kinds_of_device(api, *targets):
     """A receipt of a machine with an H200 too, whose passed tests are about ``targets``."""
-    hopper = api.record.Device(name="NVIDIA H200", arch="sm_90", units=132)
+    hopper = api.record.Device(name="NVIDIA H200", arch="sm_90", units=132, index=1)
     whole = receipt_of(api)
-    tests = tuple(replace(whole.tests[0], id=f"of {target}", target=target) for target in targets)
-    return {"devices": (*whole.devices, hopper), "tests": tests}
+    tests = tuple(
+        replace(whole.tests[0], id=f"of {target}", target=target, device=int(target == "sm_90")) for target in targets
+    )
+    selections = tuple(api.record.Selection(target=target, whole=9) for target in ("sm_120", "sm_90"))
+    return {"devices": (*whole.devices, hopper), "tests": tests, "selections": selections}
 
 
 def another_target_on_the_same_machine_is_refused(api, folder):
@@ -105,6 +110,52 @@ def another_target_on_the_same_machine_is_refused(api, folder):
     said = refusal(api, for_one, arch="sm_120")
     assert said == "too few tests: 0 of sm_120 passed, wanted at least 1 (3 others ran that are not about it)"
     assert "2 of sm_90 passed, wanted at least 3" in refusal(api, for_one, arch="sm_90", at_least=3)
+
+
+def tests_of_a_target_that_ran_elsewhere_are_refused(api, folder):
+    both = on_two_kinds_of_device(api, "sm_120", "sm_90")
+    assert refusal(api, both) == ""
+    first, second = both["tests"]
+    swapped = {**both, "tests": (replace(first, device=1), second)}
+    assert refusal(api, swapped, arch="sm_120") == (
+        "another device: tests of sm_120 did not run on it\n  of sm_120: on sm_90 (device 1)"
+    )
+    assert refusal(api, swapped, arch="sm_90") == ""
+    unknown = {**both, "tests": (first, replace(second, device=None))}
+    assert (
+        refusal(api, unknown) == "another device: tests of a target did not run on it\n  of sm_90: on no known device"
+    )
+    failed = {**swapped, "tests": (replace(first, device=1, outcome="xfailed"), second)}
+    assert refusal(api, failed) == ""
+
+
+def a_part_of_the_tests_is_refused(api, folder):
+    part = api.record.Selection(target="sm_120", whole=312, missing=308, some=("a::one", "a::two"))
+    whole = api.record.Selection(target="sm_90", whole=300)
+    changes = {"selections": (part, whole), "arguments": ("-m", "sm120", "-k", "hello")}
+    said = refusal(api, changes, arch="sm_120")
+    assert said == (
+        "a part: 308 of the 312 tests of sm_120 did not run\n  called with: -m sm120 -k hello\n  a::one\n  a::two"
+        "\n  and 306 more"
+    )
+    assert refusal(api, changes) == said
+    assert refusal(api, changes, arch="sm_120", partial=True) == ""
+    assert "308 of the 312" not in refusal(api, changes, arch="sm_90", partial=False)
+    assert api.check.verdict(receipt_of(api, **changes), "sm_120").endswith("in 71 s, a part of the tests")
+    for unsaid in ({"selections": ()}, {"selections": (whole,)}):
+        assert "it ran for other targets than sm_120, called with: -m sm120" in refusal(api, unsaid, arch="sm_120")
+    for arch in ("", "sm_120"):
+        assert "which tests there are is not known: no answer" in refusal(
+            api, {"selections": (), "unknown": "no answer"}, arch=arch
+        )
+
+
+def what_did_not_run_is_missing(api, folder):
+    collected = {"a::one": "sm_90", "a::two": "sm_90", "b::three": "sm_120", "b::four": "sm_90"}
+    found = api.whole.selections(collected, ("sm_90", "sm_120", "sm_80"), ["a::one", "b::three", "elsewhere::five"])
+    assert [(each.target, each.whole, each.missing, each.some) for each in found] == [
+        ("sm_90", 3, 2, ("a::two", "b::four")), ("sm_120", 1, 0, ()), ("sm_80", 0, 0, ()),
+    ]  # fmt: skip
 
 
 def the_verdict_names_targets_that_passed(api, folder):
@@ -195,7 +246,8 @@ CHECKS = {
     for check in (
         a_whole_run_is_verified, without_git_the_sources_speak_for_themselves, other_sources_are_refused_by_name,
         a_dirty_tree_is_refused, sources_that_moved_are_refused, another_commit_is_refused, emulation_is_refused,
-        another_device_is_refused, another_target_on_the_same_machine_is_refused,
+        another_device_is_refused, tests_of_a_target_that_ran_elsewhere_are_refused, a_part_of_the_tests_is_refused,
+        what_did_not_run_is_missing, another_target_on_the_same_machine_is_refused,
         the_verdict_names_targets_that_passed, failures_are_refused, too_few_tests_are_refused,
         a_changed_receipt_is_unreadable, every_source_file_counts, what_tests_of_a_device_share_counts,
     )

@@ -12,6 +12,7 @@ from harness.hardware import (
     lane,
     launches,
     memory,
+    placing,
     pool,
     probe,
     room,
@@ -21,7 +22,7 @@ from harness.hardware import (
     worker,
     workloads,
 )
-from tests.unit import device_lane_checks, hardware_checks, worker_checks
+from tests.unit import device_lane_checks, hardware_checks, placing_checks, worker_checks
 from tests.unit.contract_cases import NAMES
 
 
@@ -31,7 +32,8 @@ def api(monkeypatch):
     monkeypatch.setattr(pool, "Worker", worker.Worker)
     return SimpleNamespace(
         _worker=_worker, emulation=emulation, isolation=isolation, lane=lane, launches=launches, memory=memory,
-        pool=pool, probe=probe, room=room, selection=selection, suite=suite, worker=worker, workloads=workloads,
+        placing=placing, pool=pool, probe=probe, room=room, selection=selection, suite=suite, worker=worker,
+        workloads=workloads,
     )  # fmt: skip
 
 
@@ -51,6 +53,11 @@ def test_real_sizes_begin_with_the_workloads_and_reach_past_them():
 @pytest.mark.parametrize("name", hardware_checks.CHECKS)
 def test_hardware(name, api):
     hardware_checks.CHECKS[name](api)
+
+
+@pytest.mark.parametrize("name", placing_checks.CHECKS)
+def test_placing(name, api):
+    placing_checks.CHECKS[name](api)
 
 
 @pytest.mark.parametrize("name", worker_checks.CHECKS)

@@ -10,9 +10,12 @@ import pytest
 import harness.device as device
 import harness.launch as launch
 from harness.device import capabilities
-from tests.unit.launch_checks import CHECKS
+from tests.unit import context_checks, launch_checks
 
 API = SimpleNamespace(device=device, launch=launch, capabilities=capabilities)
+
+
+CHECKS = launch_checks.CHECKS | context_checks.CHECKS
 
 
 @pytest.mark.parametrize("name", CHECKS)

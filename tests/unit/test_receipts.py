@@ -2,15 +2,16 @@
 
 import shutil
 import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
 
 from harness import cli
-from harness.receipts import check, command, record, recorder, revision, sources
+from harness.receipts import check, command, record, recorder, revision, sources, whole
 from tests.unit.receipt_checks import CHECKS, receipt_of
 
-API = SimpleNamespace(check=check, record=record, sources=sources, command=command)
+API = SimpleNamespace(check=check, record=record, sources=sources, command=command, whole=whole)
 
 
 @pytest.mark.parametrize("name", CHECKS)
@@ -106,6 +107,41 @@ def test_the_worst_phase_is_the_outcome(tmp_path):
     assert written.tests[0].hardware
     assert written.tests[3].note == "needs sm_100, found sm_120"
     assert written.status == 1
+
+
+@pytest.mark.parametrize(
+    ("answers", "unknown"),
+    [
+        ("echo 1 error; echo ImportError: no; exit 2", "collecting ended with status 2: ImportError: no"),
+        ("echo '{}' > \"$3\"; exit 1", "collecting ended with status 1: it said nothing"),
+        ("exit 0", "collecting ended with status 0: it said nothing"),
+        ('echo \'{"a::b": "sm_90"}\' > "$3"', ""),
+        ("sleep 60", "not collected after 0.5 s"),
+    ],
+)
+def test_what_could_not_be_collected_is_not_known(tmp_path, monkeypatch, answers, unknown):
+    interpreter = tmp_path / "python"
+    interpreter.write_text(f'#!/bin/sh\n[ -z "$PYTEST_ADDOPTS" ] || exit 9\necho "$@" > arguments\n{answers}\n')
+    interpreter.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(interpreter))
+    monkeypatch.setattr(whole, "START_SECONDS", 0.5 if "sleep" in answers else 60.0)
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-k nothing")
+    wanted = whole.Wanted(folder=tmp_path, markers=("sm90", "sm120"), paths=("gpu",), options=("--profile", "ci"))
+    assert whole.Whole(wanted).answer() == ({} if unknown else {"a::b": "sm_90"}, unknown)
+    assert "-m sm90 or sm120 --profile ci gpu" in (tmp_path / "arguments").read_text()
+
+
+def test_the_command_takes_a_part_only_when_told_to(repository, capsys):
+    file = repository / "receipt.json"
+    part = (record.Selection(target="sm_120", whole=9, missing=5, some=("a::one",)),)
+    digests = sources.of_folder(repository, ("kernels",))
+    made = receipt_of(API, commit=head(repository), paths=("kernels",), sources=digests, selections=part)
+    record.write(made, file)
+    asked = ["receipt", "check", str(file), "--sources", str(repository), "--target", "sm120"]
+    assert cli.main(asked) == 1
+    assert "refused: a part: 5 of the 9 tests of sm_120 did not run" in capsys.readouterr().out
+    assert cli.main([*asked, "--allow-partial"]) == 0
+    assert "a part of the tests" in capsys.readouterr().out
 
 
 def test_the_command_compares_with_a_folder_or_a_commit(repository, capsys):
