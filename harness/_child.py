@@ -22,31 +22,36 @@ def main(pipe: int) -> None:
     try:
         send("progress", phase="load", case="", done=0)
         records = _search(job, send)
-    except Exception as error:
+    # a launch's own is caught by its lane; this one would be silent
+    except (Exception, SystemExit) as error:
         message, verdict = _end(error)
-        send("failure", message=message, verdict=verdict)
+        if verdict is Verdict.CONTRACT and not getattr(error, "contract", ""):
+            message = f"contract {job['contract']}: {message}"
+        send("failure", message=message, verdict=verdict, case=getattr(error, "case", ""))
     else:
         send("records", records=[record.to_dict() for record in records])
 
 
-def _end(error: Exception) -> tuple[str, Verdict]:
+def _end(error: Exception | SystemExit) -> tuple[str, Verdict]:
     """Return what is to be said of the exception that ended the search, and its verdict."""
     # first, as nothing can be imported where the host's memory is full
     if isinstance(error, MemoryError):
         return f"out of memory: {error}" if str(error) else "out of memory", Verdict.OOM
     from harness.hardware import probe
     from harness.lanes import ContextLost
-    from harness.outcome import described
+    from harness.outcome import ContractError, described
 
     if isinstance(error, ContextLost):
         return described(error), Verdict.STICKY_ERROR
     # the device's, outside of a launch: for arguments or an oracle
-    return described(error), Verdict.OOM if probe.is_out_of_memory(error) else Verdict.CRASH
+    if isinstance(error, Exception) and probe.is_out_of_memory(error):
+        return described(error), Verdict.OOM
+    return (str(error), Verdict.CONTRACT) if isinstance(error, ContractError) else (described(error), Verdict.CRASH)
 
 
 def _search(job: dict[str, Any], send: Any) -> list[Record]:
     from harness import discover, known_file, registry
-    from harness.hunt import Fault
+    from harness.fault import Fault
     from harness.search import plain, search
 
     discover.load(job["modules"], folder=Path(job["folder"]))
@@ -69,7 +74,6 @@ def _search(job: dict[str, Any], send: Any) -> list[Record]:
         examples=job["examples"],
         seed=job["seed"],
         pinned=job["pinned"],
-        profile=job["profile"],
         deadline=job["deadline"],
         progress=progress,
         on_fault=found,
@@ -79,11 +83,14 @@ def _search(job: dict[str, Any], send: Any) -> list[Record]:
 
 def _lane(job: dict[str, Any]) -> Any:
     if job["lane"] == "virtual":
-        return None
-    from harness.device.targets import TARGETS
+        from harness.elsewhere import virtual_lane
+
+        return virtual_lane(job["target"])
+    from harness.hardware import selection
     from harness.hardware.lane import device_lane
 
-    return device_lane(None if job["emulate"] is None else TARGETS[job["emulate"]])
+    # the one that the command named, which need not be device 0
+    return device_lane(selection.lane_target(job["emulate"]))
 
 
 if __name__ == "__main__":

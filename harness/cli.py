@@ -74,7 +74,10 @@ def _case(options: argparse.Namespace) -> int:
     _load(options)
     from harness import replay
 
-    return FAULTY if replay.run(options.contract, options.case, impl=options.impl, write=sys.stdout.write) else PASSED
+    faults = replay.run(
+        options.contract, options.case, impl=options.impl, target=options.target, write=sys.stdout.write
+    )
+    return FAULTY if faults else PASSED
 
 
 def _new(options: argparse.Namespace) -> int:
@@ -88,7 +91,7 @@ def _verify(options: argparse.Namespace) -> int:
     from harness import verify
 
     names, folder = _modules(options)
-    return PASSED if verify.run(options, names, folder) else FAULTY
+    return verify.run(options, names, folder)
 
 
 def _sanitize(options: argparse.Namespace) -> int:
@@ -139,6 +142,15 @@ def _positive(text: str) -> int:
     return number
 
 
+def _declare_target(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--target",
+        metavar="TARGET",
+        help="let the virtual GPU be this one, such as sm_90: its numerics, and the launches that kernels choose for "
+        "it (default: sm_120's numerics, the launches that kernels choose without a GPU)",
+    )
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m harness", description="Find faults in GPU kernels without a GPU.", epilog=EPILOG
@@ -173,6 +185,7 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument(
         "--emulate", metavar="TARGET", help="with --lane device: let it stand in for this target, such as sm120"
     )
+    _declare_target(verify)
     verify.add_argument("--jobs", type=_positive, default=1, help="child processes at a time (default: %(default)s)")
     verify.add_argument(
         "--timeout", type=float, default=600.0, metavar="SECONDS", help="for one implementation (default: %(default)s)"
@@ -189,6 +202,7 @@ def _parser() -> argparse.ArgumentParser:
     case = commands.add_parser("case", parents=[registering], epilog=EPILOG, help="run one printed case again")
     case.add_argument("contract", metavar="CONTRACT")
     case.add_argument("case", metavar="CASE", help="as printed, such as 'Case(num_rows=1)'")
+    _declare_target(case)
     case.set_defaults(command=_case)
 
     sanitize = commands.add_parser("sanitize", help="run a suite or script written for a GPU on the virtual one")

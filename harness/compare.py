@@ -71,13 +71,28 @@ def breaking(
     first = tuple(int(i) for i in bad.nonzero()[0])
     within = "" if allowed is None else f" within {allowed[first].item():.2g}"
     place = f"first at {first}: " if first else ""
-    return (
-        f"{name}: {count} of {bad.numel()} elements break '{rule}'; {place}"
-        f"got {number(actual[first])}, expected {number(expected[first])}{within}"
-    )
+    got, wanted = distinct(actual[first], expected[first])
+    return f"{name}: {count} of {bad.numel()} elements break '{rule}'; {place}got {got}, expected {wanted}{within}"
 
 
-def number(element: torch.Tensor) -> str:
-    """Return one element as text: six significant digits, or all digits of an integer."""
+def distinct(left: torch.Tensor, right: torch.Tensor) -> tuple[str, str]:
+    """Return two elements as text that tells them apart: with more digits than six, or with their bits."""
+    shown = number(left), number(right)
+    for digits in (9, 17):
+        if shown[0] != shown[1]:
+            return shown
+        shown = number(left, digits), number(right, digits)
+    if shown[0] != shown[1]:
+        return shown
+    return f"{shown[0]} ({_hexadecimal(left)})", f"{shown[1]} ({_hexadecimal(right)})"
+
+
+def number(element: torch.Tensor, digits: int = 6) -> str:
+    """Return one element as text: so many significant digits, or all digits of an integer."""
     value = element.double().item() if element.is_floating_point() else element.item()
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
+
+
+def _hexadecimal(element: torch.Tensor) -> str:
+    size = element.element_size()
+    return f"0x{int(bits(element).item()) % 256**size:0{2 * size}x}"

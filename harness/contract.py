@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from harness.outcome import ContractError
 
 if TYPE_CHECKING:
     import torch
@@ -46,6 +48,20 @@ class Rejection:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Launched:
+    """One launch of a kernel; ``given``: the numbers and words among its keyword arguments, constants and options."""
+
+    kernel: str
+    grid: tuple[int, int, int]
+    given: Mapping[str, Any]
+
+    @property
+    def blocks(self) -> int:
+        """Programs of the grid."""
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Work:
     """The least a case makes any implementation do: floating-point operations, and bytes through device memory.
 
@@ -71,6 +87,11 @@ class Contract(Generic[CaseT]):
     set are one fault.  ``work(case, inputs)`` counts what the drawn inputs need, from their actual ids and lengths.
     ``replays(case)`` are cases whose inputs differ from those of ``case`` in content alone (shapes, strides and numbers
     are the same): other ids, lengths and tables, fewer live rows.  A CUDA graph of ``case`` is replayed with them.
+    ``vast`` are cases whose outputs have more elements than int32 counts.  Of each launch a few programs run, on the
+    virtual GPU, and nothing is judged but where they read and write.
+    ``launches(case, done)`` says what is wrong with the kernels that were launched for a case, where the operation
+    promises something about them: how many, how many blocks.
+    Raises ContractError without an output in ``tolerance``.
     """
 
     name: str
@@ -87,6 +108,12 @@ class Contract(Generic[CaseT]):
     workloads: tuple[CaseT, ...] = ()
     work: Callable[[CaseT, Inputs], Work] | None = None
     replays: Callable[[CaseT], tuple[CaseT, ...]] = lambda case: ()
+    launches: Callable[[CaseT, Sequence[Launched]], Iterable[str]] | None = None
+    vast: tuple[CaseT, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.tolerance:
+            raise ContractError(f"contract {self.name}: tolerance names no output", contract=self.name)
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -172,8 +199,9 @@ class Implementation:
     """One way to compute a contract: ``launch(**inputs)``.
 
     ``launch`` may return a mapping by output name, a tuple in the contract's output order, or, for a
-    contract with one output, a tensor.  ``interleavings`` asks the virtual GPU to run its programs in other orders too,
-    ``capturable`` puts it under the checks of ``harness.graphs``.
+    contract with one output, a tensor.  One that works in place is registered with ``mutates`` (`implements`): what
+    stands here then launches on copies.  ``interleavings`` asks the virtual GPU to run its programs in other orders
+    too, ``capturable`` puts it under the checks of ``harness.graphs``.
     """
 
     contract: str

@@ -12,7 +12,8 @@ import traceback
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from harness import registry
+from harness import contract, registry
+from harness.outcome import ContractError
 
 INI = "conformance_modules"
 
@@ -100,20 +101,24 @@ def load(modules: Iterable[str], *, folder: Path) -> None:
             registry.load((module,), installed=False)
         except SetupError:
             raise
-        except Exception as error:
+        # sys.exit in a module would end the run with its status, and nothing would have been checked
+        except (Exception, SystemExit) as error:
             raise SetupError(f"cannot load module {module!r}: {_line(error)}") from error
     try:
         registry.load()
         registry.implementations()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise SetupError(f"cannot load what is registered: {_line(error)}") from error
 
 
-def _line(error: Exception) -> str:
+def _line(error: Exception | SystemExit) -> str:
     """One line for an exception: type, message, and the innermost place that is not the import machinery."""
     text = " ".join(f"{type(error).__name__}: {error}".split())
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
     inner = frames[-1] if frames else None
+    if isinstance(error, ContractError):
+        # raised by the contract class; whoever made the contract stands above it
+        inner = next((frame for frame in reversed(frames) if frame.filename != contract.__file__), None)
     if inner is None or inner.filename in (__file__, registry.__file__, importlib.__file__):
         return text
     return f"{text} ({inner.filename}:{inner.lineno})"

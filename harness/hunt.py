@@ -7,22 +7,33 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import Phase, Verbosity, find, settings
 from hypothesis.errors import Flaky, NoSuchExample, Unsatisfiable
 
+from harness.blame import blamed_on
 from harness.contract import Contract, Implementation
+from harness.elsewhere import check_elsewhere, others
+from harness.fault import Fault, fault_of
 from harness.known import Ledger
 from harness.lanes import Lane, VirtualLane
 from harness.outcome import CaseResult, Violation
-from harness.run import check_case, check_rejections
+from harness.run import acceptance, check_case, check_rejections, with_race
+from harness.vast import check_vast
+
+if TYPE_CHECKING:
+    from harness.compiling.acceptance import Acceptance
 
 #: Cases drawn for each case that runs: features are cheap to compute, so common ones make room for rare ones.
 DRAWN_PER_RUN = 4
 #: Runs that every feature gets, and the draws that finding cases for them may take.
 RARE_RUNS = 3
 RARE_DRAWS = 400
+#: Specialisations of one kernel that Triton is asked about: a few milliseconds to half a second each.
+MOST_ASKED = 6
+#: Cases whose programs a race is looked for between.
+RACE_CASES = 2
 #: Runs that shrinking one fault may take.
 SHRINK_RUNS = 200
 #: Faults of one check after which looking for more of them is given up.
@@ -31,24 +42,6 @@ FAULTS_PER_CHECK = 12
 DROP_RUNS = 12
 
 Condition = Callable[[Any], bool]
-
-
-@dataclass(frozen=True)
-class Fault:
-    """What remains of violations after shrinking: check, features and message of the smallest case found.
-
-    ``case`` is the contract's Case, or a string for an illegal call; ``site`` is its cause, if known.
-    """
-
-    check: str
-    features: frozenset[str]
-    case: Any
-    message: str
-    site: str = ""
-
-    def explains(self, check: str, features: frozenset[str], site: str = "") -> bool:
-        """Whether a violation of ``check`` on a case with ``features``, from ``site``, may be this fault again."""
-        return check == self.check and (self.features <= features or (site != "" and site == self.site))
 
 
 class _PassOver(BaseException):
@@ -66,8 +59,8 @@ class _Ended(BaseException):
 class Hunt:
     """One search.  ``faults`` are distinct; ``reached`` counts the cases that came to each check.
 
-    ``unlinted`` names what kept the check ``capturable`` from a verdict; ``no_room`` says for which cases the lane had
-    no room.
+    ``drawn`` counts the cases that the contract's strategy gave.  ``unlinted`` names what kept the check ``capturable``
+    from a verdict; ``no_room`` says for which cases the lane had no room.
     """
 
     contract: Contract[Any]
@@ -85,7 +78,9 @@ class Hunt:
     unlinted: set[str] = field(default_factory=set)
     no_room: set[str] = field(default_factory=set)
     out_of_time: bool = False
+    drawn: int = 0
     known: Ledger = field(init=False)
+    _asks: Acceptance | None = field(default=None, init=False)
     _results: dict[str, CaseResult] = field(default_factory=dict)
     _shrunk: dict[tuple[str, str], CaseResult] = field(default_factory=dict)
     _features: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -95,6 +90,8 @@ class Hunt:
 
     def __post_init__(self) -> None:
         self.known = Ledger(self.implementation.known)
+        if isinstance(self.lane, VirtualLane):
+            self._asks = acceptance(self.implementation, self.lane.profile, most=MOST_ASKED)
 
     @property
     def cases(self) -> int:
@@ -110,15 +107,39 @@ class Hunt:
         self.known.note_illegal(violation.check for violation in result.violations)
         for violation in result.violations:
             if not self.known.tolerates_illegal(violation.check):
-                self._add(_fault(violation, frozenset(), violation.case))
+                self._add(fault_of(violation, frozenset(), violation.case))
 
     def pin(self) -> None:
         """Run the pinned cases with every configuration; they are small already and are reported as they are."""
-        for case in self.contract.pinned:
+        for number, case in enumerate(self.contract.pinned):
             if self.known.quarantines(case) or self._is_late():
                 continue
             for violation in self._unexplained(case, self._run("pinned", case, every_config=True)):
-                self._add(_fault(violation, self._features_of(case), case))
+                self._add(fault_of(self._with_race(violation, case), self._features_of(case), case))
+            for violation in self._unexplained(case, self._elsewhere(number, case)):
+                self._add(fault_of(violation, self._features_of(case), case))
+
+    def reach(self) -> None:
+        """Run a few programs of what is too large to be run whole."""
+        # torch alone would make all of it: that takes the memory that programs left out do not
+        kernels = self.reached["compiles"] > 0
+        for case in self.contract.vast if kernels and isinstance(self.lane, VirtualLane) else ():
+            if self.known.quarantines(case) or self._is_late():
+                continue
+            assert isinstance(self.lane, VirtualLane)
+            result = check_vast(self.contract, self.implementation, case, self.lane)
+            self.untrusted |= result.untrusted
+            for violation in self._unexplained(case, result):
+                self._add(fault_of(violation, self._features_of(case), case))
+
+    def _elsewhere(self, number: int, case: Any) -> CaseResult:
+        """Launch pinned case ``number`` as on another target than the lane's, each target in its turn."""
+        targets = others(self.implementation) if isinstance(self.lane, VirtualLane) else ()
+        if not targets:
+            return CaseResult()
+        assert isinstance(self.lane, VirtualLane)
+        target = targets[number % len(targets)]
+        return check_elsewhere(self.contract, self.implementation, case, self.lane, target)
 
     def capture(self) -> None:
         """Look for what a CUDA graph cannot hold in the host code of an implementation that says it is capturable."""
@@ -138,7 +159,7 @@ class Hunt:
             if result.checks_run:
                 self.known.note_alone(case, CHECK, failed=bool(result.violations))
             for violation in self._unexplained(case, result):
-                self._add(_fault(violation, self._features_of(case), case))
+                self._add(fault_of(violation, self._features_of(case), case))
 
     def sweep(self, examples: int) -> bool:
         """Run up to ``examples`` new cases; stop at, shrink and record the first that shows something new."""
@@ -221,7 +242,15 @@ class Hunt:
                 return self._features_of(candidate) <= bound and fails(candidate)
 
             smallest = self._smaller(simpler, fails_within, *self._origins[repr(simpler)][1:])
-        return _fault(self._violation(smallest, violation, allowed) or violation, self._features_of(smallest), smallest)
+        last = self._violation(smallest, violation, allowed) or violation
+        return fault_of(self._with_race(last, smallest), self._features_of(smallest), smallest)
+
+    def _with_race(self, violation: Violation, case: Any) -> Violation:
+        """Return ``violation`` with the race that may be behind it, unless one was found on this case already."""
+        result = self._results.get(repr(case))
+        if self._is_late() or (result is not None and result.of("race")):
+            return violation
+        return with_race(violation, self.contract, self.implementation, case, self.lane)
 
     def _simpler(self, features: frozenset[str], fails: Condition) -> Any:
         """Return a case drawn before that fails too and has fewer of the features, or None."""
@@ -257,10 +286,11 @@ class Hunt:
         last: list[Any] = []
 
         def noting(case: Any) -> bool:
-            if Phase.shrink not in phases:
-                self._features_of(case)
-                self._origins.setdefault(repr(case), (case, seed, draws))
+            self.drawn += 1
             try:
+                if Phase.shrink not in phases:
+                    self._features_of(case)
+                    self._origins.setdefault(repr(case), (case, seed, draws))
                 failed = condition(case)
             except Exception as error:
                 raise _Ended(error) from None
@@ -277,6 +307,10 @@ class Hunt:
         except Flaky:
             # an implementation that keeps state between launches: what failed last is still a failure
             return last[0] if last else None
+        except Exception as error:
+            # what the condition raises comes as _Ended
+            with blamed_on(self.contract, "drawing from cases()"):
+                raise error
 
     def _run(self, phase: str, case: Any, *, every_config: bool = False) -> CaseResult:
         """Run all checks of a case, once per search."""
@@ -284,7 +318,15 @@ class Hunt:
         if text not in self._results:
             self.progress(phase, text, self.cases)
             self._features_of(case)
-            result = check_case(self.contract, self.implementation, case, lane=self.lane, every_config=every_config)
+            result = check_case(
+                self.contract,
+                self.implementation,
+                case,
+                lane=self.lane,
+                every_config=every_config,
+                asks=self._asks,
+                races=self.reached["race"] < RACE_CASES,
+            )
             self._results[text] = result
             self._ran.update(self._features[text])
             self.reached.update(result.checks_run)
@@ -338,7 +380,8 @@ class Hunt:
     def _features_of(self, case: Any) -> frozenset[str]:
         text = repr(case)
         if text not in self._features:
-            self._features[text] = self.contract.features(case)
+            with blamed_on(self.contract, "features", case):
+                self._features[text] = frozenset(self.contract.features(case))
             self._drawn.update(self._features[text])
         return self._features[text]
 
@@ -353,7 +396,3 @@ class Hunt:
     def _is_late(self) -> bool:
         self.out_of_time |= self.stop_at is not None and time.monotonic() > self.stop_at
         return self.out_of_time
-
-
-def _fault(violation: Violation, features: frozenset[str], case: Any) -> Fault:
-    return Fault(violation.check, features, case, violation.message, violation.site)

@@ -26,6 +26,8 @@ TAIL_LINES = 12
 GRACE_SECONDS = 3.0
 #: The check id of records about the child process itself.
 PROCESS = "process"
+#: The check id of records about a contract that is wrong.
+CONTRACT = "contract"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +35,8 @@ class Job:
     """One search in a child.
 
     ``modules`` are imported for what they register, with ``folder`` on the path; ``known`` is the path of a file of
-    known failures.  ``lane``: the virtual GPU, or the device that is here, standing in for target ``emulate``.
+    known failures.  ``lane``: the virtual GPU, as the architecture ``target`` where one is named, or the device that is
+    here, standing in for target ``emulate``.
     The rest is passed to ``harness.search.search``.
     """
 
@@ -44,7 +47,7 @@ class Job:
     examples: int = 50
     seed: int = 0
     pinned: bool = True
-    profile: str = "sm_120"
+    target: str | None = None
     lane: Literal["virtual", "device"] = "virtual"
     emulate: str | None = None
     known: str | None = None
@@ -73,8 +76,8 @@ def run(
 
     A child that runs for more than ``deadline`` seconds, or says nothing for ``silence`` seconds, is killed: its last
     announced case is a TIMEOUT.  One that ends without records is a CRASH on that case, or OOM or STICKY_ERROR where it
-    could say so.  Callbacks run in the calling
-    process, ``on_done`` as soon as a job has ended.  No child outlives the call, whatever ends it.
+    could say so, or CONTRACT where the contract is wrong and nothing is known about the implementation.  Callbacks run
+    in the calling process, ``on_done`` as soon as a job has ended.  No child outlives the call, whatever ends it.
     """
     waiting = list(enumerate(jobs))[::-1]
     limit = children or os.cpu_count() or 1
@@ -122,6 +125,7 @@ class _Child:
     records: list[Record] | None = None
     failure: str = ""
     fate: Verdict = Verdict.CRASH
+    failed_on: str = ""
     faults: list[FaultRecord] = field(default_factory=list)
 
     @classmethod
@@ -186,6 +190,7 @@ class _Child:
                 self.faults.append(FaultRecord.from_dict(message["fault"]))
             else:
                 self.failure, self.fate = message["message"], Verdict(message["verdict"])
+                self.failed_on = message["case"]
 
     def end(self) -> list[Record]:
         """Make sure that the process is gone and return its records, or those about its end."""
@@ -220,13 +225,17 @@ class _Child:
                 faults=tuple(faults),
             )
 
-        during = f"{reason}; last phase {self.last.phase!r}"
-        message = f"{during}\n{output}".rstrip()
-        last = [FaultRecord(check=PROCESS, case=self.last.case, message=message)] if self.last.case else []
+        if verdict is Verdict.CONTRACT:
+            check, note, case = CONTRACT, reason, self.failed_on
+            message = reason
+        else:
+            check, note, case = PROCESS, f"{reason}; last phase {self.last.phase!r}", self.last.case
+            message = f"{note}\n{output}".rstrip()
+        last = [FaultRecord(check=check, case=case, message=message)] if case else []
         found = sorted({fault.check for fault in self.faults})
         return [
-            *(record(check, Verdict.FAIL, [fault for fault in self.faults if fault.check == check]) for check in found),
-            record(PROCESS, verdict, last, during if last else message),
+            *(record(name, Verdict.FAIL, [fault for fault in self.faults if fault.check == name]) for name in found),
+            record(check, verdict, last, note if last else message),
         ]
 
 

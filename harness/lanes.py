@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 from harness.arguments import tensors
-from harness.contract import Contract, Inputs, Interleavings
+from harness.contract import Contract, Inputs, Interleavings, Launched
 from harness.poison import QUIET, Pattern
+
+if TYPE_CHECKING:
+    from harness.compiling.acceptance import Acceptance, Refusal
 
 
 class ContextLost(Exception):
@@ -48,11 +51,12 @@ class Execution:
     ``error`` is the exception that ended it, if one did; ``unsupported`` the operation, if the lane cannot model one;
     ``fault`` whether ``error`` is a kernel fault.  ``kernels`` counts kernel launches, ``configs`` the autotune
     configurations to choose from and ``config`` describes the chosen one.  ``suspects`` are reads of memory that
-    nobody wrote.
+    nobody wrote.  ``launched`` are the launches, None where the lane does not see them; ``refusals`` those that Triton
+    does not compile, None where it was not asked.
     """
 
     result: Any = None
-    error: Exception | None = None
+    error: Exception | SystemExit | None = None
     fault: bool = False
     unsupported: str | None = None
     kernels: int = 0
@@ -61,6 +65,8 @@ class Execution:
     suspects: tuple[str, ...] = ()
     untrusted: frozenset[str] = frozenset()
     unwritten: Callable[[torch.Tensor], Unwritten | None] = field(default=_all_written, repr=False)
+    launched: tuple[Launched, ...] | None = None
+    refusals: tuple[Refusal, ...] | None = None
 
 
 class Lane(Protocol):
@@ -88,11 +94,19 @@ class VirtualLane:
     """The virtual GPU with the numerics of one target profile.
 
     ``interleavings`` and ``seed``: let programs take turns, in an order of that number; otherwise they run in step.
+    ``target``: the marker of the target that launch functions are told they launch for; empty: the one they choose.
+    ``sample``: how many programs of each grid run, 0 for all.
+    ``races``: look for accesses of different programs that nothing orders.  ``asks`` is asked whether Triton compiles
+    what is launched.
     """
 
     profile: str = "sm_120"
     interleavings: Interleavings | None = None
     seed: int = 0
+    target: str = ""
+    sample: int = 0
+    races: bool = False
+    asks: Acceptance | None = field(default=None, repr=False, compare=False)
 
     def interleaved(self, interleavings: Interleavings, seed: int) -> VirtualLane:
         """Return the lane that lets programs take turns."""
@@ -112,6 +126,8 @@ class VirtualLane:
 
     def run(self, launch: Callable[..., Any], inputs: Inputs, *, config: int = 0, fill: Pattern = QUIET) -> Execution:
         """Call ``launch`` with every tensor among ``inputs`` protected from writes."""
+        from harness.device.targets import TARGETS
+        from harness.launch.current import pretending
         from harness.vgpu import Schedule, VirtualGPU
         from harness.vgpu.faults import KernelFault, UnsupportedOperation
 
@@ -129,15 +145,21 @@ class VirtualLane:
             profile=self.profile,
             config=config,
             protect=tensors(inputs),
-            fill=fill,
+            # what is too large to be run whole is too large to be filled
+            fill=None if self.sample else fill,
             schedule=schedule,
-            races=wanted is not None and wanted.races,
+            allocator=True,
+            races=self.races or (wanted is not None and wanted.races),
+            on_launch=None if self.asks is None else self.asks.note,
+            sample=self.sample,
         ) as gpu:
             try:
-                result = launch(**inputs)
+                with pretending(TARGETS[self.target]) if self.target else nullcontext():
+                    result = launch(**inputs)
             except (MemoryError, ContextLost):
                 raise
-            except Exception as raised:
+            # sys.exit in a launch would end the search without a word
+            except (Exception, SystemExit) as raised:
                 error = raised
         return Execution(
             result=result,
@@ -150,4 +172,6 @@ class VirtualLane:
             suspects=tuple(str(suspect) for suspect in gpu.suspects),
             untrusted=frozenset(gpu.untrusted),
             unwritten=gpu.unwritten,
+            launched=tuple(Launched(kernel=one.kernel, grid=one.grid, given=one.given) for one in gpu.launches),
+            refusals=None if self.asks is None or (found := self.asks.refusals()) is None else tuple(found),
         )

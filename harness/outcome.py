@@ -10,7 +10,15 @@ _HARNESS = str(Path(__file__).parent)
 
 
 class ContractError(Exception):
-    """A contract failed where only an implementation may: its inputs, its oracle, or a relation."""
+    """A contract failed where only an implementation may: its inputs, its oracle, a relation, its tolerance.
+
+    ``contract`` is its name and ``case`` the case it failed on, as text; each is empty where none is known.
+    """
+
+    def __init__(self, message: str, *, contract: str = "", case: str = "") -> None:
+        super().__init__(message)
+        self.contract = contract
+        self.case = case
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any, TypeVar
 
 from harness.contract import Capturable, CaseT, Compiles, Contract, Implementation, Interleavings, Requires
@@ -14,6 +16,8 @@ from harness.known import Known
 ENTRY_POINT_GROUP = "harness.register"
 
 _contracts: dict[str, Contract[Any]] = {}
+#: Contract -> file and line of its registration.
+_places: dict[str, tuple[str, int]] = {}
 _implementations: dict[tuple[str, str], Implementation] = {}
 
 LaunchT = TypeVar("LaunchT", bound=Callable[..., Any])
@@ -24,6 +28,8 @@ def register(contract: Contract[CaseT]) -> Contract[CaseT]:
     if contract.name in _contracts:
         raise ValueError(f"contract {contract.name!r} is already registered")
     _contracts[contract.name] = contract
+    caller = sys._getframe(1)
+    _places[contract.name] = caller.f_code.co_filename, caller.f_lineno
     return contract
 
 
@@ -36,10 +42,13 @@ def implements(
     compiles: Compiles = Compiles(),
     interleavings: Interleavings | None = None,
     capturable: Capturable | None = None,
+    mutates: Sequence[str] = (),
 ) -> Callable[[LaunchT], LaunchT]:
     """Put a launch function under every check of ``contract``.
 
     The function is returned unchanged, so a decorated kernel costs its callers nothing.
+    ``mutates`` names arguments that it writes to.  Under the checks each call gets copies of them, and one that has the
+    name of an output is that output; it need not be returned.
     Raises ValueError if ``contract`` already has an implementation called ``name``.
     """
 
@@ -50,7 +59,7 @@ def implements(
         _implementations[key] = Implementation(
             contract=contract,
             name=name,
-            launch=launch,
+            launch=_on_copies(launch, mutates) if mutates else launch,
             requires=requires,
             known=known,
             compiles=compiles,
@@ -60,6 +69,13 @@ def implements(
         return launch
 
     return decorate
+
+
+def _on_copies(launch: Callable[..., Any], names: Sequence[str]) -> Callable[..., Any]:
+    # loads torch, which registering alone does not
+    from harness.in_place import on_copies
+
+    return on_copies(launch, names)
 
 
 def load(modules: Iterable[str] = (), *, installed: bool = True) -> None:
@@ -88,6 +104,20 @@ def contract(name: str) -> Contract[Any]:
         return _contracts[name]
     except KeyError:
         raise KeyError(f"no contract {name!r}; there are: {', '.join(sorted(_contracts)) or 'none'}") from None
+
+
+def place(contract: Contract[Any]) -> str:
+    """Return ``"FILE:LINE"`` of the registration of ``contract``, or of its ``inputs`` where it is not registered.
+
+    The file is given as seen from the working folder, by its name alone where it lies elsewhere.
+    """
+    code = getattr(contract.inputs, "__code__", None)
+    file, line = ("", 0) if code is None else (code.co_filename, code.co_firstlineno)
+    if _contracts.get(contract.name) is contract:
+        file, line = _places.get(contract.name, (file, line))
+    path = Path(file)
+    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path.name
+    return f"{shown}:{line}"
 
 
 def implementations(contract_name: str | None = None) -> list[Implementation]:

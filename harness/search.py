@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from harness.blame import mistake
 from harness.contract import Contract, Implementation
-from harness.hunt import Fault, Hunt
+from harness.fault import Fault
+from harness.hunt import DRAWN_PER_RUN, Hunt
 from harness.known import note_met, note_over
 from harness.lanes import Lane, VirtualLane
 from harness.report.records import FaultRecord, Record, Verdict
@@ -88,7 +90,7 @@ def search(
     ``"capture"``, ``"search"``, ``"rare"`` or ``"shrink"``, and ``on_fault`` after each fault.  After ``deadline``
     seconds no new case starts, and the check ``"search"`` is a TIMEOUT; it is UNTRUSTED where the lane had room for no
     case, and says why where it had none for some.  Raises ContractError where the contract
-    itself fails.
+    itself fails, or gives no case at all.
     """
     began = time.monotonic()
     hunt = Hunt(
@@ -104,9 +106,13 @@ def search(
     hunt.reject()
     if pinned:
         hunt.pin()
+        hunt.reach()
     hunt.capture()
-    while hunt.sweep(examples) or (rare and hunt.sweep_rare(examples)):
+    while hunt.sweep(examples) or (rare and hunt.drawn and hunt.sweep_rare(examples)):
         pass
+    if not (hunt.cases or hunt.drawn or hunt.no_room or hunt.out_of_time):
+        draws = examples * DRAWN_PER_RUN
+        raise mistake(contract, f"cases() gave no case in {draws} draws: it is empty, or its filters leave nothing")
     report = Report(
         contract=contract.name,
         implementation=implementation.name,

@@ -11,6 +11,9 @@ from harness.contract import Contract, Implementation
 from harness.device.targets import TARGETS, Target
 from harness.discover import SetupError
 
+#: How near a target's name has to be: all of them begin alike, and of five characters one may differ.
+_NEAR = 0.75
+
 
 def contract(name: str) -> Contract[Any]:
     """Return the contract called ``name``; raises SetupError with the nearest names."""
@@ -46,14 +49,28 @@ def targets(names: Sequence[str] = ()) -> list[Target]:
     known = {target.arch: target for target in TARGETS.values()} | TARGETS
     for name in names:
         if name not in known:
-            raise SetupError(f"no target {name!r}{_hint(name, [target.arch for target in TARGETS.values()])}")
+            raise SetupError(f"no target {name!r}{_hint(name, [target.arch for target in TARGETS.values()], _NEAR)}")
     chosen = [known[name] for name in names]
     return [target for target in TARGETS.values() if not names or target in chosen]
 
 
-def _hint(name: str, names: Sequence[str]) -> str:
+def virtual_target(name: str) -> str:
+    """Return the architecture that the virtual GPU is to be, called by it or by its marker.
+
+    Raises SetupError for one that is not there, or whose numerics are not known.
+    """
+    from harness.vgpu import profiles
+
+    (target,) = targets([name])
+    if target.arch not in profiles.names():
+        known = ", ".join(profiles.names())
+        raise SetupError(f"--target {target.arch}: its numerics are not known; there are: {known}")
+    return target.arch
+
+
+def _hint(name: str, names: Sequence[str], cutoff: float = 0.6) -> str:
     """``"; did you mean ...?"``, or all there is."""
-    near = difflib.get_close_matches(name, names, n=1)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=cutoff)
     if near:
         return f"; did you mean {near[0]!r}?"
     return f"; there are: {', '.join(names) or 'none'}"

@@ -15,8 +15,8 @@ from harness.report.records import Record, Verdict
 LEAST = 100
 #: Which of several verdicts of a check stands: a failure before whatever kept another part from its end.
 _ORDER = (
-    Verdict.FAIL, Verdict.CRASH, Verdict.TIMEOUT, Verdict.STICKY_ERROR, Verdict.OOM, Verdict.STALE, Verdict.UNTRUSTED,
-    Verdict.KNOWN, Verdict.PASS,
+    Verdict.FAIL, Verdict.CONTRACT, Verdict.CRASH, Verdict.TIMEOUT, Verdict.STICKY_ERROR, Verdict.OOM, Verdict.STALE,
+    Verdict.UNTRUSTED, Verdict.KNOWN, Verdict.PASS,
 )  # fmt: skip
 
 

@@ -102,9 +102,10 @@ def states() -> dict[str, State]:
     return {**{state.name: state for state in BUILT_IN}, **_states}
 
 
-def snapshot() -> Snapshot:
-    """Read every state that is there to be read."""
-    read = {name: _read(state) for name, state in states().items() if _loaded(state)}
+def snapshot(only: Collection[str] | None = None) -> Snapshot:
+    """Read every state that is there to be read, or those of the names in ``only``."""
+    wanted = {name: state for name, state in states().items() if only is None or name in only}
+    read = {name: _read(state) for name, state in wanted.items() if _loaded(state)}
     return Snapshot({name: value for name, value in read.items() if value is not ABSENT})
 
 

@@ -149,6 +149,8 @@ register(
         pinned=(
             Case(num_rows=1, num_columns=1),
             Case(num_rows=3, num_columns=129, dtype=torch.bfloat16, layout=Layout(kind="padded_rows", amount=8)),
+            # the last row lies 2**31 elements past the first
+            Case(num_rows=3, num_columns=4, layout=Layout(kind="far", amount=2)),
         ),
     )
 )

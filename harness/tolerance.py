@@ -110,7 +110,9 @@ class Budget:
         high: torch.Tensor,
         magnitude: torch.Tensor | None = None,
     ) -> str | None:
-        """Return the first broken rule with its first element or row, or None."""
+        """Return the first broken rule with its first element or row, or None; TypeError for integers."""
+        if not low.is_floating_point():
+            raise TypeError(f"{name} is {low.dtype}, a Budget is for floating outputs: give it Exact()")
         if actual.numel() == 0:
             return None
         sample = _Sample.of(self, actual, low, high, magnitude)

@@ -4,66 +4,125 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from harness.arguments import Snapshot, widened
+from harness.blame import blamed_on, check_magnitude, check_oracle, check_repeatable, mistake
 from harness.compare import first_bit_error, kind_error
 from harness.contract import Contract, Implementation, Inputs, Outputs, Relation
+from harness.in_place import InPlace, returned
 from harness.lanes import Execution, Lane, VirtualLane
-from harness.outcome import CaseResult, ContractError, Violation, described, site
+from harness.leaks import watched
+from harness.outcome import CaseResult, Violation, described, site
 from harness.poison import QUIET, Pattern, Poison
 
-#: Characters of a case that an error shows.
-LONGEST_CASE = 4000
+if TYPE_CHECKING:
+    from harness.compiling.acceptance import Acceptance
+
 UNCHANGED = "unchanged by content that may hold anything"
+#: Programs of one case up to which a race is looked for unasked: what they touch is remembered, element by element.
+MOST_RACING = 512
 
 
 @dataclass
 class Trial:
-    """Launches and judges; each method adds to ``result`` what it finds.  ``only`` is the one check id wanted."""
+    """Launches and judges; each method adds to ``result`` what it finds.  ``only`` is the one check id wanted.
+
+    ``asks`` says whether Triton compiles what is launched; nobody asks without it.
+    """
 
     contract: Contract[Any]
     implementation: Implementation
     case: Any
     lane: Lane
     only: str | None = None
+    asks: Acceptance | None = None
     result: CaseResult = field(default_factory=CaseResult)
     low: Outputs = field(default_factory=dict)
     high: Outputs = field(default_factory=dict)
     magnitude: Outputs = field(default_factory=dict)
+    _first: Snapshot | None = field(default=None, init=False)
 
     def first_launch(self, config: int) -> Execution | None:
         """Launch on quiet inputs and check that they are left alone; None if the launch did not return."""
         inputs = self.inputs(Poison())
         before = Snapshot.take(inputs)
-        execution = self.launch(inputs, config=config)
+        if self.lane.device.type == "cpu":
+            # a device has no room for a copy that stays: its memory is counted
+            self._first = before
+        execution = self.launch(inputs, config=config, lane=self._asking())
         self.result.configs = execution.configs
+        self.judge_compilation(execution, config)
         if not self._returned(execution, config):
+            self._first = None
             return None
         self.result.checks_run.add("inputs")
-        for message in before.changes():
+        written = execution.result.outside(inputs) if isinstance(execution.result, InPlace) else []
+        for message in (*before.changes(), *written):
             self.add("inputs", message, config)
+        self.judge_launches(execution, config)
         return execution
+
+    def judge_launches(self, execution: Execution, config: int) -> None:
+        """Check what the contract promises about the launches themselves, where the lane saw them."""
+        if self.contract.launches is None or execution.launched is None:
+            return
+        self.result.checks_run.add("launch")
+        with blamed_on(self.contract, "launches", self.case):
+            wrong = list(self.contract.launches(self.case, execution.launched))
+        for message in wrong:
+            self.add("launch", message, config)
+
+    def judge_compilation(self, execution: Execution, config: int) -> None:
+        """Check that Triton compiles what was launched, where it was asked and the refusal is not declared."""
+        if execution.refusals is None or self.asks is None:
+            return
+        self.result.checks_run.add("compiles")
+        for refusal in execution.refusals:
+            if not self.asks.is_expected(self.implementation, refusal):
+                self.add("compiles", refusal.message, config, refusal.site)
+
+    def check_race(self, first: Execution, config: int) -> None:
+        """Launch the same inputs again and check that no two programs touch an element with nothing to order them."""
+        if not self._wants("race") or not 1 < _most_programs(first) <= MOST_RACING:
+            return
+        self.result.checks_run.add("race")
+        if (fault := self.race(config)) is not None:
+            self.add("race", fault.message, config, fault.site)
+
+    def race(self, config: int) -> Change | None:
+        """Return the first race of a launch, None if there is none or the lane cannot tell."""
+        if not isinstance(self.lane, VirtualLane):
+            return None
+        execution = self.launch(self.inputs(Poison()), config=config, lane=replace(self.lane, races=True))
+        if execution.error is None or execution.unsupported is not None:
+            return None
+        return Change(_said(execution, execution.error), site(execution.error))
 
     def run_oracles(self) -> None:
         """Compute what the outputs must be, on inputs that no kernel has seen."""
         inputs = self.inputs(Poison(), oracle=True)
         before = Snapshot.take(inputs)
-        with _blamed_on(self.contract, "oracle", self.case):
+        if self._first is not None:
+            check_repeatable(self.contract, self.case, self._first, before)
+            self._first = None
+        with blamed_on(self.contract, "the oracle", self.case):
             wide = widened(inputs)
-            self.low = dict(self.contract.oracle(**inputs))
-            self.high = dict(self.contract.oracle(**wide))
-            self.magnitude = {} if self.contract.magnitude is None else dict(self.contract.magnitude(**wide))
+            low, high = self.contract.oracle(**inputs), self.contract.oracle(**wide)
+        with blamed_on(self.contract, "magnitude", self.case):
+            magnitude = {} if self.contract.magnitude is None else dict(self.contract.magnitude(**wide))
         if changes := before.changes():
-            raise ContractError(f"the oracle of {self.contract.name} writes to its inputs: {changes[0]}")
-        if missing := [name for name in self.contract.outputs if name not in self.low]:
-            raise ContractError(f"the oracle of {self.contract.name} lacks the outputs {missing}")
+            raise mistake(self.contract, f"the oracle writes to its inputs: {changes[0]}", self.case)
+        check_oracle(self.contract, self.case, low, high)
+        check_magnitude(self.contract, self.case, magnitude, low)
+        self.low, self.high, self.magnitude = dict(low), dict(high), magnitude
 
     def judge(self, execution: Execution, config: int = 0) -> dict[str, torch.Tensor] | None:
         """Check kind, completeness and values of one launch; return its outputs if they can be compared further."""
+        self._first = None
         outputs, wrong = normalised(self.contract, execution.result)
         wrong += [error for name in outputs if (error := kind_error(name, outputs[name], self.low[name]))]
         self.result.checks_run.add("shape")
@@ -80,9 +139,10 @@ class Trial:
             where = f"first at {missed.first_index}"
             self.add("written", f"{name}: {missed.count} of {missed.total} elements never written; {where}", config)
         low = self.low[name]
-        error = self.contract.tolerance[name].compare(
-            name, tensor.to(low.device), low, self.high[name], self.magnitude.get(name)
-        )
+        with blamed_on(self.contract, f"the tolerance of {name}", self.case):
+            error = self.contract.tolerance[name].compare(
+                name, tensor.to(low.device), low, self.high[name], self.magnitude.get(name)
+            )
         if error:
             self.add(f"oracle:{name}", error, config)
 
@@ -95,7 +155,8 @@ class Trial:
 
     def judge_config(self, config: int) -> None:
         """Launch with another configuration and judge that launch."""
-        execution = self.launch(self.inputs(Poison()), config=config)
+        execution = self.launch(self.inputs(Poison()), config=config, lane=self._asking())
+        self.judge_compilation(execution, config)
         if self._returned(execution, config):
             self.judge(execution, config)
 
@@ -154,7 +215,7 @@ class Trial:
         self.result.checks_run.add("interleaving")
         execution = self.launch(self.inputs(Poison()), lane=self.lane.interleaved(wanted, seed))
         if execution.error is not None and execution.unsupported is None:
-            change: _Change | None = _Change(_said(execution, execution.error), site(execution.error))
+            change: Change | None = Change(_said(execution, execution.error), site(execution.error))
         elif self.contract.deterministic:
             change = self._changed(execution, outputs, "same in every order of programs")
         else:
@@ -167,7 +228,7 @@ class Trial:
         check = f"relation:{relation.name}"
         if not self._wants(check):
             return
-        with _blamed_on(self.contract, check, self.case):
+        with blamed_on(self.contract, check, self.case):
             inputs = relation.transform(self.case, self.inputs(Poison()))
             expected = relation.expect(self.case, outputs)
         if inputs is None:
@@ -178,12 +239,24 @@ class Trial:
 
     def inputs(self, poison: Poison, *, oracle: bool = False) -> Inputs:
         """Return launch arguments, or those of the oracle, where it runs."""
-        with _blamed_on(self.contract, "inputs", self.case):
-            return self.contract.inputs(self.case, self.lane.oracle_device if oracle else self.lane.device, poison)
+        with blamed_on(self.contract, "inputs", self.case):
+            made = self.contract.inputs(self.case, self.lane.oracle_device if oracle else self.lane.device, poison)
+        if not isinstance(made, dict):
+            what = f"inputs returned {type(made).__name__}, wanted a dict of keyword arguments"
+            raise mistake(self.contract, what, self.case)
+        return made
 
     def launch(self, inputs: Inputs, *, config: int = 0, fill: Pattern = QUIET, lane: Lane | None = None) -> Execution:
-        """Launch once and remember what cannot be trusted about it."""
+        """Launch once, see that the process is left as it was, and remember what cannot be trusted about it."""
+        # a device's runtime sets up state of its own at its first use
+        leaked = watched() if isinstance(self.lane, VirtualLane) else None
         execution = (lane or self.lane).run(self.implementation.launch, inputs, config=config, fill=fill)
+        if leaked is not None:
+            self.result.checks_run.add("state")
+            if (changes := leaked()) and not self.result.of("state"):
+                # the same for every case: one fault
+                where = ", ".join(what for what, _ in changes)
+                self.add("state", f"the launch leaves {'; '.join(text for _, text in changes)}", config, where)
         self.result.untrusted |= execution.untrusted
         if execution.unsupported is not None:
             self.result.untrusted.add(execution.unsupported)
@@ -195,36 +268,43 @@ class Trial:
             message = f"[configuration {config} of {self.result.configs}] {message}"
         self.result.violations.append(Violation(check, message, config, site))
 
+    def _asking(self) -> Lane:
+        if self.asks is None or not isinstance(self.lane, VirtualLane):
+            return self.lane
+        return replace(self.lane, asks=self.asks)
+
     def _returned(self, execution: Execution, config: int) -> bool:
         """Whether the launch returned; if not, say why."""
         if execution.unsupported is not None:
             return False
-        self.result.checks_run |= {"memory", "raises"}
         if execution.error is None:
+            self.result.checks_run |= {"memory", "raises"}
             return True
+        # what ended early says nothing about the other
         check = "memory" if execution.fault else "raises"
+        self.result.checks_run.add(check)
         self.add(check, _said(execution, execution.error), config, site(execution.error))
         return False
 
-    def _difference(self, inputs: Inputs, outputs: Outputs, fill: Pattern = QUIET) -> _Change | None:
+    def _difference(self, inputs: Inputs, outputs: Outputs, fill: Pattern = QUIET) -> Change | None:
         return self._changed(self.launch(inputs, fill=fill), outputs)
 
-    def _changed(self, execution: Execution, expected: Outputs, rule: str = UNCHANGED) -> _Change | None:
+    def _changed(self, execution: Execution, expected: Outputs, rule: str = UNCHANGED) -> Change | None:
         """Return how a launch differs from ``expected``; a launch that the lane cannot model differs in nothing."""
         if execution.unsupported is not None:
             return None
         if execution.error is not None:
-            return _Change(_said(execution, execution.error), site(execution.error))
+            return Change(_said(execution, execution.error), site(execution.error))
         outputs, wrong = normalised(self.contract, execution.result)
         message = wrong[0] if wrong else first_bit_error(outputs, expected, rule)
-        return None if message is None else _Change(message)
+        return None if message is None else Change(message)
 
     def _wants(self, *checks: str) -> bool:
         return self.only is None or any(self.only == check or self.only.startswith(f"{check}:") for check in checks)
 
 
 @dataclass(frozen=True)
-class _Change:
+class Change:
     """How a launch differs from what was expected; ``site`` where an exception came from."""
 
     message: str
@@ -234,41 +314,30 @@ class _Change:
         return self.message
 
 
-def _said(execution: Execution, error: Exception) -> str:
+def _most_programs(execution: Execution) -> int:
+    """The programs of the largest launch."""
+    return max((one.blocks for one in execution.launched or ()), default=0)
+
+
+def _said(execution: Execution, error: Exception | SystemExit) -> str:
     return str(error) if execution.fault else described(error)
 
 
 def normalised(contract: Contract[Any], result: Any) -> tuple[dict[str, Any], list[str]]:
     """Return a launch's outputs by name, and what is wrong with their number or names."""
+    outputs, names, result = returned(result, contract.outputs)
+    besides = f" beside its arguments {list(outputs)}" if outputs else ""
     if isinstance(result, Mapping):
-        outputs = dict(result)
-    elif isinstance(result, torch.Tensor):
-        outputs = {contract.outputs[0]: result}
+        outputs |= {name: value for name, value in result.items() if name not in outputs}
+    elif isinstance(result, torch.Tensor) and names:
+        outputs[names[0]] = result
     elif isinstance(result, list | tuple):
-        if len(result) != len(contract.outputs):
-            return {}, [f"returned {len(result)} outputs, the contract declares {list(contract.outputs)}"]
-        outputs = dict(zip(contract.outputs, result, strict=True))
+        if len(result) != len(names):
+            return {}, [f"returned {len(result)} outputs{besides}, the contract declares {list(contract.outputs)}"]
+        outputs |= dict(zip(names, result, strict=True))
     else:
-        return {}, [f"returned {type(result).__name__}, the contract declares {list(contract.outputs)}"]
+        return {}, [f"returned {type(result).__name__}{besides}, the contract declares {list(contract.outputs)}"]
     if set(outputs) != set(contract.outputs):
         wrong = [f"outputs are {sorted(outputs)}, the contract declares {sorted(contract.outputs)}"]
         return {name: outputs[name] for name in contract.outputs if name in outputs}, wrong
     return outputs, []
-
-
-class _blamed_on:
-    """Turns an exception inside into a ContractError that says whose it is."""
-
-    def __init__(self, contract: Contract[Any], part: str, case: Any) -> None:
-        self.part, self.contract, self.case = part, contract, case
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, ContractError | MemoryError | torch.OutOfMemoryError):
-            text = repr(self.case)
-            # a pool of real size names each of its pages
-            shown = text if len(text) <= LONGEST_CASE else f"{text[:LONGEST_CASE]}..."
-            what = f"{self.part} of contract {self.contract.name} failed on {shown}"
-            raise ContractError(f"{what}: {described(error)}") from error

@@ -14,8 +14,10 @@ from typing import Any, TextIO
 
 from harness import isolate, known_file, selection, spread
 from harness.contract import Contract, Implementation
+from harness.device.targets import target_of
 from harness.discover import SetupError, load
 from harness.hardware import selection as hardware
+from harness.lanes import VirtualLane
 from harness.report import jsonl, junit, markdown, table
 from harness.report.records import Record
 from harness.report.summary import Summary, Unit
@@ -23,8 +25,8 @@ from harness.report.summary import Summary, Unit
 REPORTS = {"report.md": markdown, "records.jsonl": jsonl, "junit.xml": junit}
 
 
-def run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> bool:
-    """Run what ``options`` choose, print the result, write reports into ``--out``; returns whether all is well.
+def run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> int:
+    """Run what ``options`` choose, print the result, write reports into ``--out``; returns the exit status.
 
     Raises SetupError before anything runs for an unknown name, a module that does not load, or an ``--out`` that
     cannot be written.
@@ -32,6 +34,7 @@ def run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> bo
     load(modules, folder=folder)
     if options.known is not None:
         known_file.read(options.known)
+    target = None if options.target is None else selection.virtual_target(options.target)
     jobs = [
         isolate.Job(
             contract=contract.name,
@@ -44,8 +47,9 @@ def run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> bo
             known=None if options.known is None else str(options.known.resolve()),
             lane=options.lane,
             emulate=options.emulate,
+            target=target,
         )
-        for contract, implementation in _runnable(options)
+        for contract, implementation in _runnable(options, target)
     ]
     if options.cases is not None:
         jobs = spread.spread(jobs, options.cases, options.jobs)
@@ -61,8 +65,11 @@ def run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> bo
     )
     summary = Summary(
         records=tuple(spread.merged(with_progress.found[job] for job in jobs)),
-        environment=environment(options.seed),
-        options=tuple(argument for module in options.module for argument in ("--module", module)),
+        environment=environment(options.seed) | {"target": _target(options, target)},
+        options=(
+            *(argument for module in options.module for argument in ("--module", module)),
+            *(() if target is None else ("--target", target)),
+        ),
         seconds=time.monotonic() - began,
     )
     sys.stdout.write(table.render(summary))
@@ -70,11 +77,11 @@ def run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> bo
         for name, report in REPORTS.items():
             (out / name).write_text(report.render(summary))
         sys.stdout.write(f"reports: {', '.join(str(out / name) for name in REPORTS)}\n")
-    return summary.good
+    return summary.status
 
 
-def _runnable(options: argparse.Namespace) -> list[tuple[Contract[Any], Implementation]]:
-    """Return the chosen pairs that the lane can run: on a device those that need no other target.
+def _runnable(options: argparse.Namespace, virtual: str | None) -> list[tuple[Contract[Any], Implementation]]:
+    """Return the chosen pairs that the lane can run: on a device, or on a ``virtual`` target, those that need no other.
 
     Raises SetupError where there is no device, or none that can stand in for ``--emulate``.
     """
@@ -82,12 +89,22 @@ def _runnable(options: argparse.Namespace) -> list[tuple[Contract[Any], Implemen
     if options.lane == "virtual":
         if options.emulate is not None:
             raise SetupError("--emulate: wanted --lane device with it")
-        return pairs
-    target = hardware.lane_target(options.emulate)
+        if virtual is None:
+            return pairs
+        target, how = target_of(virtual), f"--target {virtual}"
+    elif virtual is not None:
+        raise SetupError("--target: wanted --lane virtual with it; a device stands in for another with --emulate")
+    else:
+        target, how = hardware.lane_target(options.emulate), "--lane device"
     kept = [pair for pair in pairs if target.marker in (pair[1].requires.targets or (target.marker,))]
     if not kept:
-        raise SetupError(f"--lane device: no chosen implementation is for {target.arch}")
+        raise SetupError(f"{how}: no chosen implementation is for {target.arch}")
     return kept
+
+
+def _target(options: argparse.Namespace, virtual: str | None) -> str:
+    """The target whose rules hold in a run."""
+    return hardware.lane_target(options.emulate).arch if options.lane == "device" else virtual or VirtualLane().profile
 
 
 def environment(seed: int) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.report.records import Record
+from harness.report.records import Record, Verdict
 from harness.report.summary import Summary
 
 
@@ -23,7 +23,12 @@ def render(summary: Summary) -> str:
         counts = f"{passed} of {len(unit.records)} | {unit.examples} | {unit.seconds:.1f}"
         lines.append(f"| {unit.contract} | {unit.implementation} | {unit.verdict} | {counts} |")
     for unit in summary.units:
-        notable = [record for record in unit.others if record.faults or record.note or not record.verdict.good]
+        # what is wrong with a contract stands once, below
+        notable = [
+            record
+            for record in unit.others
+            if record.verdict is not Verdict.CONTRACT and (record.faults or record.note or not record.verdict.good)
+        ]
         if notable or unit.accepted:
             lines += ["", f"## {unit.contract} by {unit.implementation}"]
         for record in notable:
@@ -35,6 +40,10 @@ def render(summary: Summary) -> str:
                 for record in unit.accepted
                 for fault in record.faults
             ]
+    for broken in summary.broken:
+        lines += ["", f"## contract {broken.contract}", "", f"No verdict on {', '.join(broken.implementations)}.", ""]
+        for mistake, command in broken.mistakes.items():
+            lines += _fenced(f"{mistake}\n$ {command}" if command else mistake)
     if summary.environment:
         facts = ", ".join(f"{name} {value}" for name, value in summary.environment.items())
         lines += ["", f"Made with {facts}."]
@@ -42,8 +51,8 @@ def render(summary: Summary) -> str:
 
 
 def _record(summary: Summary, record: Record) -> Iterator[str]:
-    if record.note or not record.faults:
-        yield from ("", f"**`{record.check}` {record.verdict}** {record.note}".rstrip())
+    if record.remark or not record.faults:
+        yield from ("", f"**`{record.check}` {record.verdict}** {record.remark}".rstrip())
     for fault in record.faults:
         features = f" ({', '.join(fault.features)})" if fault.features else ""
         yield from ("", f"**`{record.check}` {record.verdict}**{features}", "")

@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Verdict(enum.StrEnum):
-    """How one check of one implementation came out."""
+    """How one check of one implementation came out; CONTRACT: it has no verdict, because its contract is wrong."""
 
     PASS = "PASS"
     FAIL = "FAIL"
@@ -20,6 +20,7 @@ class Verdict(enum.StrEnum):
     TIMEOUT = "TIMEOUT"
     STICKY_ERROR = "STICKY_ERROR"
     OOM = "OOM"
+    CONTRACT = "CONTRACT"
 
     @property
     def good(self) -> bool:
@@ -49,7 +50,7 @@ class Record:
     ``examples`` is the number of cases that reached the check; ``seconds`` the time of the whole
     (contract, implementation), the same in each of its records.  ``note`` holds what is not a fault: the issue of a
     known failure, the last case before a crash or a timeout, names of untrusted operations.
-    ``check`` is ``"process"`` where the verdict is about the child process.
+    ``check`` is ``"process"`` where the verdict is about the child process, ``"contract"`` where it is CONTRACT.
     """
 
     contract: str
@@ -60,6 +61,12 @@ class Record:
     seconds: float = 0.0
     note: str = ""
     faults: tuple[FaultRecord, ...] = field(default=())
+
+    @property
+    def remark(self) -> str:
+        """The note, without one that the first fault says again."""
+        said = self.faults[0].message if self.faults else ""
+        return "" if self.note and said.startswith(self.note) else self.note
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-able data that ``from_dict`` reads back."""

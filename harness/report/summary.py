@@ -55,6 +55,15 @@ class Unit:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Broken:
+    """A contract that is wrong: what is, with the commands that show it, and whom it leaves without a verdict."""
+
+    contract: str
+    mistakes: Mapping[str, str]
+    implementations: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Summary:
     """Records of one run and what they were made with.
 
@@ -73,6 +82,32 @@ class Summary:
         return bool(self.records) and all(record.verdict.good for record in self.records)
 
     @property
+    def status(self) -> int:
+        """The exit status: 0 all is well, 1 it is not, 2 nothing could run, as every contract is wrong."""
+        if self.records and all(record.verdict is Verdict.CONTRACT for record in self.records):
+            return 2
+        return 0 if self.good else 1
+
+    @property
+    def broken(self) -> tuple[Broken, ...]:
+        """The contracts that are wrong, sorted; each mistake once, whoever met it."""
+        found: dict[str, list[Record]] = {}
+        for record in sorted(self.records, key=_unit):
+            if record.verdict is Verdict.CONTRACT:
+                found.setdefault(record.contract, []).append(record)
+        return tuple(
+            Broken(
+                contract=contract,
+                mistakes={
+                    record.note: next((self.replay(record, fault) for fault in record.faults), "")
+                    for record in reversed(records)
+                },
+                implementations=tuple(dict.fromkeys(record.implementation for record in records)),
+            )
+            for contract, records in found.items()
+        )
+
+    @property
     def units(self) -> tuple[Unit, ...]:
         """The records by contract and implementation, sorted; checks keep their order."""
         by_unit = sorted(self.records, key=_unit)
@@ -83,15 +118,21 @@ class Summary:
 
     def headline(self) -> str:
         """One sentence: ``"3 implementations, 41 checks: 2 faults in 1 implementation (73 s)"``."""
-        units = self.units
-        bad = [unit for unit in units if any(not record.verdict.good for record in unit.records)]
-        faults = sum(len(record.faults) for record in self.records if not record.verdict.good)
-        others = sorted({record.verdict for record in self.records if not record.verdict.good} - {Verdict.FAIL})
+        units, broken = self.units, self.broken
+        judged = [record for record in self.records if record.verdict is not Verdict.CONTRACT]
+        bad = [record for record in judged if not record.verdict.good]
+        faults = sum(len(record.faults) for record in bad)
+        others = sorted({record.verdict for record in bad} - {Verdict.FAIL})
         found = [counted(faults, "fault")] if faults else []
         found += [str(verdict) for verdict in others]
-        result = f"{', '.join(found) or 'failures'} in {counted(len(bad), 'implementation')}" if bad else "all pass"
-        size = f"{counted(len(units), 'implementation')}, {counted(len(self.records), 'check')}"
-        return f"{size}: {result} ({self.seconds:.0f} s)"
+        where = counted(len({_unit(record) for record in bad}), "implementation")
+        parts = [f"{', '.join(found) or 'failures'} in {where}"] if bad else []
+        if broken:
+            without = counted(sum(len(one.implementations) for one in broken), "implementation")
+            wrong = f"contract {broken[0].contract} is" if len(broken) == 1 else f"{len(broken)} contracts are"
+            parts.append(f"{wrong} wrong, {without} without a verdict")
+        size = f"{counted(len(units), 'implementation')}, {counted(len(judged), 'check')}"
+        return f"{size}: {'; '.join(parts) or 'all pass'} ({self.seconds:.0f} s)"
 
     def replay(self, record: Record, fault: FaultRecord) -> str:
         """Return the shell command that runs the case of ``fault`` again."""

@@ -48,9 +48,11 @@ def _details(summary: Summary) -> Iterator[str]:
     """Everything that is not a plain pass."""
     for unit in summary.units:
         for record in unit.others:
+            if record.verdict is Verdict.CONTRACT:
+                continue
             title = f"{record.verdict} {unit.contract} {unit.implementation} {record.check}"
-            if record.note or (not record.faults and not record.verdict.good):
-                yield f"{title}: {record.note or 'no further detail'}"
+            if record.remark or (not record.faults and not record.verdict.good):
+                yield f"{title}: {record.remark or 'no further detail'}"
                 yield ""
             for fault in record.faults:
                 yield f"{title}  [{', '.join(fault.features) or 'any case'}]"
@@ -64,3 +66,10 @@ def _details(summary: Summary) -> Iterator[str]:
                     yield indent(f"{record.check.removeprefix('rejects:')}: {fault.message.rstrip()}", "    ")
             yield f"  {summary.replay(unit.accepted[0], unit.accepted[0].faults[0])}"
             yield ""
+    for broken in summary.broken:
+        for mistake, command in broken.mistakes.items():
+            yield mistake
+            if command:
+                yield f"  {command}"
+        yield f"  no verdict on {', '.join(broken.implementations)}"
+        yield ""

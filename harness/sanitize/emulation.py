@@ -54,6 +54,7 @@ class Session:
             profile=options.target,
             config=options.config,
             races=options.races,
+            allocator=True,
             fill=NAN,
             unwritten_reads="fault" if options.strict else "record",
             limits=Limits(seconds=options.loop_seconds),

@@ -52,6 +52,11 @@ class Generator(_RealGenerator, metaclass=_Kind):
         return CUDA if self._on_device else CPU
 
 
+def is_on_device(generator: Any) -> bool:
+    """Whether ``generator``, ours or what torch hands a mode for it, is the device's."""
+    return generator._cdata in _DEVICE_GENERATORS
+
+
 class Random:
     """The state of the emulated device's default generator."""
 
@@ -63,7 +68,7 @@ class Random:
         if generator is None or place is Place.EITHER:
             return
         wanted = "cuda" if place is Place.DEVICE else "cpu"
-        found = "cuda" if generator._cdata in _DEVICE_GENERATORS else "cpu"
+        found = "cuda" if is_on_device(generator) else "cpu"
         if wanted != found:
             raise RuntimeError(f"Expected a '{wanted}' device type for generator but found '{found}'")
 

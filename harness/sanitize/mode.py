@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -27,8 +28,12 @@ _INDEXING = frozenset(
         *("aten::_unsafe_index_put",),
     )
 )
+#: Operations with an argument, by number, that is always on the host.
+_ON_HOST = {"aten::tensor_split": 1, "aten::_pack_padded_sequence": 1}
 #: Namespaces of torch's own operations, whose kernels for the CPU do the work.
 _TORCH = frozenset(("aten", "prim", "prims", "quantized", "profiler", "inductor", "_c10d_functional"))
+#: torch's words for a host without memory.
+_NO_MEMORY = re.compile(r"DefaultCPUAllocator: .*?tried to allocate (\d+) bytes", re.DOTALL)
 #: Where a kernel written in Python may be registered, the first that is used.
 _KEYS = ("CUDA", "CPU", "CompositeExplicitAutograd", "CompositeImplicitAutograd")
 
@@ -107,6 +112,8 @@ class Emulation(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if found[0] is not Place.DEVICE and any(self._places.of(index) is Place.DEVICE for index in indices):
                 raise RuntimeError("indices should be either on cpu or on the same device as the indexed tensor (cpu)")
             allowed = {id(index) for index in indices}
+        elif name in _ON_HOST:
+            allowed = {id(tensor) for tensor in _tensors(args[_ON_HOST[name] :][:1])}
         for tensor, place in zip(given, found, strict=True):
             # a number in a CPU tensor is passed by value
             if place in (Place.HOST, Place.PINNED) and tensor.dim() > 0 and id(tensor) not in allowed:
@@ -130,10 +137,16 @@ class Emulation(TorchDispatchMode):  # type: ignore[no-untyped-call]
         with below():
             if place is not Place.DEVICE:
                 return func(*args, **kwargs)
-            if draws and kwargs.get("generator") is None:
-                with self._random.drawing():
-                    return func(*args, **kwargs)
-            return precision.call(func, args, kwargs)
+            try:
+                if draws and kwargs.get("generator") is None:
+                    with self._random.drawing():
+                        return func(*args, **kwargs)
+                return precision.call(func, args, kwargs)
+            except RuntimeError as error:
+                if (asked := _NO_MEMORY.search(str(error))) is None:
+                    raise
+                # what the host has no memory for no device has either
+                raise torch.OutOfMemoryError(f"CUDA out of memory. Tried to allocate {asked[1]} bytes.") from error
 
     @staticmethod
     def _foreign(func: Any, place: Place) -> Callable[..., Any] | None:
@@ -159,10 +172,17 @@ class Emulation(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 # what torch made by itself and now met a tensor of the device is written, or read, there
                 if places.of(tensor) is Place.EITHER:
                     places.mark(tensor, place)
+        if func._schema.name == "aten::copy_" and len(given) > 1:
+            target, source = given[:2]
+            if (places.of(target), places.of(source)) == (Place.EITHER, Place.DEVICE):
+                # torch made it by the options of a tensor of the device, to gather others in
+                places.mark(target, Place.DEVICE)
         if place is Place.HOST:
             return
         before = {torch._C.TensorBase.untyped_storage(tensor)._cdata for tensor in given if _has_storage(tensor)}
-        for tensor in _tensors((result,)):
+        # the sizes of a packed sequence's batches stay on the host
+        made = result[:1] if func._schema.name == "aten::_pack_padded_sequence" else (result,)
+        for tensor in _tensors(made):
             if _has_storage(tensor) and torch._C.TensorBase.untyped_storage(tensor)._cdata not in before:
                 places.mark(tensor, place)
 

@@ -12,8 +12,6 @@ from harness.sanitize.errors import unsupported
 from harness.sanitize.patches import Patches
 from harness.sanitize.places import CUDA, Place, Places, below, device_of, explicit, is_below, real_device
 
-_ON_DEVICE = (Place.DEVICE,)
-
 
 class Tensors:
     """Replacements for methods and properties of ``torch.Tensor``."""
@@ -156,7 +154,14 @@ class Tensors:
 
     def deepcopy(self, original: Callable[..., Any], tensor: torch.Tensor, memo: Any) -> Any:
         """``copy.deepcopy``."""
-        made = original(tensor, memo)
+        if self.places.of(tensor) is Place.DEVICE and tensor.is_leaf and id(tensor) not in memo:
+            # torch copies the bytes of what it takes for the host's
+            with below():
+                made = original(tensor, memo)
+            if tensor.grad is not None:
+                self.places.mark(made.grad, self.places.of(tensor.grad))
+        else:
+            made = original(tensor, memo)
         self.places.mark(made, self.places.of(tensor))
         return made
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from harness.vgpu import numerics, refusals
 from harness.vgpu.elements import INT1, INT64, Element, Pointer, Scalar, signless, unsigned
 from harness.vgpu.execution import Execution
-from harness.vgpu.faults import AssertionFailed
+from harness.vgpu.faults import AssertionFailed, DivisionByZero
 from harness.vgpu.memory import addresses
 from harness.vgpu.values import LEAD, Data, Value, combine
 
@@ -76,6 +76,21 @@ def _int_method(function: Binary, *, as_unsigned: bool = False) -> Callable[[Hos
     return method
 
 
+def _division(function: Binary, *, as_unsigned: bool = False) -> Callable[[Host, Value, Value], Value]:
+    plain = _int_method(function, as_unsigned=as_unsigned)
+
+    def method(self: Host, a: Value, b: Value) -> Value:
+        # in a block it may be a lane that is masked later
+        if not b.shape and (bad := b.data == 0).any():
+            running = self.execution.active(None, bad.shape)
+            if running is None or (bad := bad & running).any():
+                what = "integer division by zero"
+                raise self.execution.at_lanes(DivisionByZero, what, bad, np.zeros((1,) * LEAD, np.int64), None)
+        return plain(self, a, b)
+
+    return method
+
+
 def _bit_method(function: Binary) -> Callable[[Host, Value, Value], Value]:
     def method(self: Host, a: Value, b: Value) -> Value:
         return Value(function(a.data, b.data), a.type, a.shape)
@@ -120,10 +135,10 @@ class Arithmetic:
     create_add = _int_method(np.add)
     create_sub = _int_method(np.subtract)
     create_mul = _int_method(np.multiply)
-    create_sdiv = _int_method(_divide)
-    create_udiv = _int_method(_divide, as_unsigned=True)
-    create_srem = _int_method(np.fmod)
-    create_urem = _int_method(np.fmod, as_unsigned=True)
+    create_sdiv = _division(_divide)
+    create_udiv = _division(_divide, as_unsigned=True)
+    create_srem = _division(np.fmod)
+    create_urem = _division(np.fmod, as_unsigned=True)
     create_minsi = _int_method(np.minimum)
     create_maxsi = _int_method(np.maximum)
     create_minui = _int_method(np.minimum, as_unsigned=True)

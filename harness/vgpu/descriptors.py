@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -61,6 +61,10 @@ class Descriptors(Atomics):
     """The ``create_*`` methods for descriptors and, on Triton 3.7, block pointers."""
 
     execution: Execution
+    #: Called for a descriptor that a kernel makes, where that needs memory of the launch; None: nobody asks.
+    scratch: Callable[[], object] | None = None
+    #: Whether the descriptor being made is an argument, which the launch itself writes.
+    by_host = False
 
     def create_make_tensor_descriptor(
         self,
@@ -74,6 +78,9 @@ class Descriptors(Atomics):
         """Describe a tensor; base and strides must be aligned as the hardware demands."""
         assert isinstance(base.type, Pointer)
         self.execution.settle()
+        # elsewhere it becomes pointers
+        if self.scratch is not None and not self.by_host and self.execution.profile.native_tma:
+            self.scratch()
         size = base.type.element.bytes
         for region, offsets, lanes in memory.parts(self.execution, base):
             bad = offsets % _TMA_ALIGNMENT != 0

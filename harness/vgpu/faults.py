@@ -143,6 +143,14 @@ class AssertionFailed(KernelFault):
     """A ``tl.device_assert`` or ``tl.assume`` that does not hold."""
 
 
+class BrokenPromise(AssertionFailed):
+    """A ``tl.multiple_of`` that does not hold: the compiler makes loads as wide as it says."""
+
+
+class DivisionByZero(KernelFault):
+    """An integer divided by a zero, or its remainder: PTX ISA, "div" and "rem", leave the result to the machine."""
+
+
 class UnsupportedOperation(KernelFault):
     """An operation that the virtual GPU does not model; ``operation`` names it."""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import builtins
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType
 from typing import Any
 
+from harness.vgpu import hints
 from harness.vgpu import reduce as reductions
 from harness.vgpu.builder import Builder
 from harness.vgpu.elements import INT32, Block
@@ -45,7 +46,7 @@ class Functions(ABC):
             core.static_assert: self._static_assert,
             core.static_print: _nothing,
             core.device_print: _nothing,
-            core.multiple_of: self._hint,
+            core.multiple_of: self._multiple_of,
             core.max_contiguous: self._hint,
             core.max_constancy: self._hint,
             builtins.print: _nothing,
@@ -160,6 +161,13 @@ class Functions(ABC):
         return [self.adapter.unwrap(a) for a in args]
 
     def _hint(self, value: Any, *args: Any, **kwargs: Any) -> Any:
+        return value
+
+    def _multiple_of(self, value: Any, values: Any, **kwargs: Any) -> Any:
+        factors = self.raw(values)
+        listed = factors if isinstance(factors, Iterable) else [factors]
+        if isinstance(value, self.tensor):
+            hints.check_multiple(self.builder.execution, value.handle, self._plain(list(listed)))
         return value
 
     def _static_assert(self, condition: Any, message: Any = "") -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import operator
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -17,6 +18,7 @@ from harness.vgpu.elements import SCALARS, Pointer
 from harness.vgpu.execution import Execution, locate
 from harness.vgpu.faults import KernelFault
 from harness.vgpu.interpreter import Interpreter
+from harness.vgpu.profiles import Profile
 from harness.vgpu.programs import Divergence, Grid, Programs, boxes
 from harness.vgpu.schedule import Schedule
 from harness.vgpu.scheduler import Scheduler
@@ -30,6 +32,8 @@ from harness.vgpu.values import LEAD, Value
 _FIRST_BATCH = 32
 #: Elements that one operation of a batch may have: 16 MiB of offsets.
 _LANES = 1 << 21
+#: Threads of a block.
+_MOST_THREADS = 1024
 #: Types of an integer argument, the first that holds it.
 _RANGES = (("int32", -(2**31), 2**31), ("int64", -(2**63), 2**63), ("uint64", 0, 2**64))
 
@@ -125,22 +129,30 @@ class Arguments:
 
     def _descriptor(self, name: str, descriptor: Any) -> Any:
         base = self._pointer(name, descriptor.base, self._adapter.pointer_dtype(descriptor.base.dtype))
-        made = self._interpreter.semantic.make_tensor_descriptor(
-            base,
-            [int(n) for n in descriptor.shape],
-            [int(n) for n in descriptor.strides],
-            [self._interpreter.constant(int(n)) for n in descriptor.block_shape],
-            descriptor.padding,
-        )
+        builder = self._interpreter.builder
+        builder.by_host = True
+        try:
+            made = self._interpreter.semantic.make_tensor_descriptor(
+                base,
+                [int(n) for n in descriptor.shape],
+                [int(n) for n in descriptor.strides],
+                [self._interpreter.constant(int(n)) for n in descriptor.block_shape],
+                descriptor.padding,
+            )
+        finally:
+            builder.by_host = False
         if getattr(descriptor, "round_f32_to_tf32", False):
             made.handle = replace(made.handle, round_f32_to_tf32=True)
         return made
 
 
 def grid_of(grid: Any, arguments: Mapping[str, Any], options: Mapping[str, Any]) -> Grid:
-    """Return the launch grid as three numbers; raises ValueError if the hardware would refuse it."""
+    """Return the launch grid as three numbers.
+
+    Raises ValueError if the hardware would refuse it, and TypeError, as a launch does, for what is no integer.
+    """
     sizes = grid({**options, **arguments}) if callable(grid) else grid
-    numbers = [int(n) for n in (sizes if isinstance(sizes, (tuple, list, torch.Size)) else (sizes,))]
+    numbers = [_size(n, sizes) for n in (sizes if isinstance(sizes, (tuple, list, torch.Size)) else (sizes,))]
     if not 1 <= len(numbers) <= 3:
         raise ValueError(f"grid {tuple(numbers)}: one to three sizes are needed")
     numbers += [1] * (3 - len(numbers))
@@ -151,11 +163,37 @@ def grid_of(grid: Any, arguments: Mapping[str, Any], options: Mapping[str, Any])
     return numbers[0], numbers[1], numbers[2]
 
 
+def _size(number: Any, grid: Any) -> int:
+    try:
+        return operator.index(number)
+    except TypeError:
+        raise TypeError(f"grid {grid}: {number!r} is a {type(number).__name__}, an integer is needed") from None
+
+
+def check_warps(warps: Any, profile: Profile, out_of_resources: Callable[[int, int, str], Exception]) -> None:
+    """Raise what Triton raises for a number of warps that it, or the device, does not take.
+
+    A block has 1,024 threads at most: CUDA C++ Programming Guide, "Technical Specifications"; HIP, the same.
+    """
+    if not isinstance(warps, int) or warps < 1 or warps & (warps - 1):
+        raise AssertionError(f"num_warps must be a power of 2, got {warps!r}")
+    threads = warps * (32 if profile.vendor == "cuda" else 64)
+    if threads > _MOST_THREADS:
+        raise out_of_resources(threads, _MOST_THREADS, "threads")
+
+
 class Runner:
     """Runs all programs of a grid: sets of them in step while they can, and in turns when they wait for each other."""
 
     def __init__(
-        self, execution: Execution, body: Callable[[], Any], *, batch: bool, schedule: Schedule | None, target: str
+        self,
+        execution: Execution,
+        body: Callable[[], Any],
+        *,
+        batch: bool,
+        schedule: Schedule | None,
+        target: str,
+        sample: int = 0,
     ) -> None:
         self._execution = execution
         self._body = body
@@ -164,6 +202,7 @@ class Runner:
         assert self._schedule.resident is not None
         execution.resident = self._schedule.resident
         execution.interleaves = schedule is not None
+        self._sample = sample
         #: How many programs may run in step, whatever their blocks.
         self._most = 1 << 62
         self._in_turns = schedule is not None and (not batch or schedule.yield_at == "memory")
@@ -177,6 +216,8 @@ class Runner:
         start = 0
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            if self._sample and total > self._sample:
+                return self._some(grid, total)
             if self._in_turns and total > 1:
                 return self._take_turns(grid, [], 0)
             while start < total:
@@ -196,6 +237,12 @@ class Runner:
                         break
                     if size > self._most:
                         break
+
+    def _some(self, grid: Grid, total: int) -> None:
+        """Run some programs, from the first to the last, as far apart as can be.  Those that wait for others end."""
+        for number in np.linspace(0, total - 1, self._sample, dtype=np.int64).tolist():
+            programs, _ = next(boxes(grid, number, 1))
+            self._in_step(programs)
 
     def _in_step(self, programs: Programs) -> list[Programs] | None:
         """Run a set of programs; return those that are left, in order, if they have to take turns."""

@@ -48,6 +48,11 @@ class Profile:
     fp8_types: tuple[str, ...]
 
     @property
+    def native_tma(self) -> bool:
+        """Whether a tensor descriptor is one of the hardware's: PTX ISA, "cp.async.bulk.tensor" requires sm_90."""
+        return self.vendor == "cuda" and int(self.name.removeprefix("sm_")) >= 90
+
+    @property
     def scaled_dot(self) -> bool:
         """Whether ``tl.dot_scaled`` is an instruction; otherwise its operands are cast to bf16, or fp16, first."""
         target = self.name.removeprefix("sm_")

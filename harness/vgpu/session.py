@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from harness.vgpu.builder import Builder
 from harness.vgpu.execution import Execution
 from harness.vgpu.faults import Suspect
 from harness.vgpu.interpreter import Interpreter
-from harness.vgpu.launch import Arguments, Runner, add_place, grid_of
+from harness.vgpu.launch import Arguments, Runner, add_place, check_warps, grid_of
 from harness.vgpu.limits import Limits
 from harness.vgpu.profiles import profile as profile_named
 from harness.vgpu.races import Races
@@ -31,7 +31,10 @@ _BLOCKS: dict[tuple[Any, ...], int] = {}
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel launch: its name, grid, which of how many autotune configurations, programs, and wall time."""
+    """One kernel launch: its name, grid, which of how many autotune configurations, programs, and wall time.
+
+    ``given`` holds the numbers and words among the keyword arguments: constants and options.
+    """
 
     kernel: str
     grid: tuple[int, int, int]
@@ -39,6 +42,7 @@ class Launch:
     configs: int
     programs: int
     seconds: float
+    given: Mapping[str, Any] = field(default_factory=dict)
 
 
 class VirtualGPU:
@@ -54,7 +58,13 @@ class VirtualGPU:
     run in step as long as they can, and take turns by ``Schedule()`` when they wait for each other.  Code that asks
     how many SMs there are (``harness.launch.sm_budget``) is told of as many as it says.  ``races``: look
     for accesses of different programs to one element that nothing orders; two stores of the same value count only if
-    it is ``"strict"``.  Kernels whose atomics order anything then run one program at a time, in turns.
+    it is ``"strict"``.  Kernels whose atomics order anything then run one program at a time, in turns.  ``on_launch``
+    is called with the kernel, its arguments and its keyword arguments, options too, before each launch; what it raises
+    comes out of the launch.  ``allocator``: whether a descriptor that a kernel makes needs ``triton.set_allocator``
+    first, as it does on hardware, where it is kept in memory that the launch asks for.
+
+    ``sample``: of each grid run only so many programs, the first and the last among them; 0 is all.  What they compute
+    is not what the launch computes, but where they read and write is.
 
     Raises RuntimeError on entry if Triton is not of a supported version or another virtual GPU is active in this
     thread.  A fault is raised out of the launch as a KernelFault.
@@ -72,6 +82,9 @@ class VirtualGPU:
         limits: Limits | None = None,
         schedule: Schedule | None = None,
         races: bool | Literal["strict"] = False,
+        allocator: bool = False,
+        on_launch: Callable[[Any, tuple[Any, ...], dict[str, Any]], object] | None = None,
+        sample: int = 0,
     ) -> None:
         if unwritten_reads not in ("record", "fault"):
             raise ValueError(f"unwritten_reads={unwritten_reads!r}: 'record' or 'fault' is needed")
@@ -89,6 +102,9 @@ class VirtualGPU:
         self._limits = limits or Limits()
         self._schedule = schedule
         self._races = races
+        self._on_launch = on_launch
+        self._allocator = allocator
+        self._sample = sample
         self._shadow = Shadow(fill)
         self._stack = contextlib.ExitStack()
         self._chosen = (0, 1)
@@ -99,6 +115,7 @@ class VirtualGPU:
         """Install the interception of launches and the watch over torch's allocations."""
         self._adapter = adapter()
         self._builder = Builder(self._profile)
+        self._builder.scratch = self._adapter.scratch if self._allocator else None
         self._interpreter = Interpreter(self._adapter, self._builder)
         self._arguments = Arguments(self._interpreter, self._shadow)
         for name, value in self._protect.items():
@@ -161,7 +178,11 @@ class VirtualGPU:
         function = self._adapter.jit_function(fn)
         assert function is not None
         arguments = self._arguments.bind(fn, function, args, kwargs)
+        warps = self._adapter.unwrap(kwargs.get("num_warps", 4))
+        check_warps(warps, self._profile, self._adapter.out_of_resources)
         sizes = grid_of(grid, arguments, kwargs)
+        if self._on_launch is not None:
+            self._on_launch(fn, args, kwargs)
         execution = Execution(
             function.__name__,
             sizes,
@@ -189,7 +210,8 @@ class VirtualGPU:
                     self._seen.add(key)
                     self.suspects.append(suspect)
             seconds = time.perf_counter() - begin
-            self.launches.append(Launch(function.__name__, sizes, *self._chosen, programs, seconds))
+            given = {name: value for name, value in kwargs.items() if isinstance(value, int | float | str)}
+            self.launches.append(Launch(function.__name__, sizes, *self._chosen, programs, seconds, given))
 
     def _execute(
         self, execution: Execution, fn: Any, function: Any, arguments: dict[str, Any], sizes: tuple[int, int, int]
@@ -204,6 +226,7 @@ class VirtualGPU:
             batch=self._batch,
             schedule=self._schedule,
             target=self._profile.name,
+            sample=self._sample,
         )
         runner.run(sizes, _BLOCKS.get(key, 0))
         _BLOCKS[key] = execution.largest_block

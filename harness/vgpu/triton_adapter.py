@@ -68,6 +68,7 @@ class Adapter:
         self.constexpr_function: Any = self._jit.ConstexprFunction
         self.descriptor: Any = self._descriptor.TensorDescriptor
         self.wrapper: Any = self._jit.TensorWrapper
+        self.out_of_resources: Any = importlib.import_module("triton.runtime.errors").OutOfResources
         self._kinds = self._combine_kinds()
         self._records: dict[tuple[str, tuple[int, ...]], TypeRecord] = {}
         # Triton compares types by identity in places, so these must be its own objects
@@ -80,9 +81,8 @@ class Adapter:
         """Return Triton's semantic layer on top of ``builder``."""
         builder.codegen_fns["convert_custom_types"] = self._convert_custom
         semantic = self._semantic.TritonSemantic(builder)
-        profile = builder.options.profile
         # Triton would ask the driver
-        native = profile.vendor == "cuda" and int(profile.name.removeprefix("sm_")) >= 90
+        native = builder.options.profile.native_tma
         semantic._has_native_tma = lambda: native
         return semantic
 
@@ -213,6 +213,13 @@ class Adapter:
         return self.tl.pointer_type(base) if pointer else base
 
     # -- launches
+
+    def scratch(self) -> None:
+        """Raise what a launch that needs memory of its own raises while nobody has said where to get it."""
+        allocation = importlib.import_module("triton.runtime._allocation")
+        chosen = allocation._allocator.get()
+        if isinstance(chosen, allocation.NullAllocator):
+            chosen(0, 1, None)
 
     def specialises(self, fn: Any, number: int, name: str) -> bool:
         """Whether an integer 1 passed for this parameter becomes a compile-time constant."""

@@ -1,5 +1,7 @@
 """Hardware markers: what runs, what is skipped and why, and what --require-gpu makes of it."""
 
+import argparse
+
 import pytest
 
 from harness import plugin
@@ -137,6 +139,23 @@ def test_suites_with_nothing_to_run_on_are_an_error(pytester, arguments, line):
     result = run(pytester, "--pyargs", "harness.suites", *arguments)
     assert result.ret not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
     result.stdout.fnmatch_lines([f"*{line}*"])
+    # once, not for every suite
+    assert result.stdout.str().count(line) <= 2, "in the list of errors and in the summary"
+    result.stdout.fnmatch_lines(["*Interrupted: 1 error during collection*"])
+
+
+@pytest.mark.parametrize(
+    ("taken", "allowed", "refused"),
+    [
+        (plugin._workers, {"1": 1, "14": 14}, ("0", "-1", "2.5", "many", "")),
+        (plugin._seconds, {"0.5": 0.5, "170": 170.0}, ("0", "-1", "nan", "soon", "")),
+    ],
+)
+def test_workers_and_deadlines_are_positive(taken, allowed, refused):
+    assert {text: taken(text) for text in allowed} == allowed
+    for text in refused:
+        with pytest.raises(argparse.ArgumentTypeError, match="wanted"):
+            taken(text)
 
 
 @pytest.mark.parametrize(("profile", "examples"), [("quick", 20), ("ci", 100), ("nightly", 2000)])

@@ -40,11 +40,29 @@ def test_a_run_writes_its_receipt(pytester, monkeypatch):
     assert (written.devices, written.emulated, written.status) == ((), "", 0)
 
 
-#: Stands in for a device of each target, here and in worker processes.
+#: Stands in for a machine with two kinds of devices, here and in worker processes.
 CONFTEST = """
-from harness.hardware import selection
+import importlib, sys
+from contextlib import contextmanager
+from types import SimpleNamespace
 
-selection.reason_to_skip = lambda item: None
+from harness.device import Device, Machine
+
+arches = ("sm_90", "sm_120")
+devices = tuple(Device(index=i, vendor="cuda", arch=arch, units=8, uuid=f"GPU-{i}") for i, arch in enumerate(arches))
+importlib.import_module("harness.device.detect")._detect = lambda environment: Machine(devices=devices)
+now = [0]
+
+@contextmanager
+def device(index):
+    before, now[0] = now[0], index
+    yield
+    now[0] = before
+
+cuda = SimpleNamespace(
+    is_initialized=lambda: True, current_device=lambda: now[0], synchronize=lambda: None, device=device
+)
+sys.modules["torch"] = SimpleNamespace(cuda=cuda)
 """
 
 ABOUT_A_TARGET = """
@@ -56,24 +74,38 @@ import pytest
 def test_in_a_worker(gpu_target):
     assert os.getppid() == int(os.environ["PARENT"])
 
+def test_left_out(gpu_target):
+    pass
+
 @pytest.mark.parametrize("number", [1])
 def test_about_none(number):
     assert os.getpid() == int(os.environ["PARENT"])
 """
 
 
-def test_a_receipt_says_which_target_a_test_was_about(pytester, monkeypatch):
-    pytester.makeini("[pytest]\nconformance_modules = kernels\n")
+def test_a_receipt_says_which_target_a_test_was_about_and_what_is_missing(pytester, monkeypatch):
+    pytester.makeini("[pytest]\nconformance_modules = kernels\nreceipt_tests = test_gpu.py\n")
     pytester.makeconftest(CONFTEST)
-    pytester.makepyfile(ABOUT_A_TARGET)
+    # what is no test of a GPU need not be collected
+    pytester.makepyfile(test_gpu=ABOUT_A_TARGET, test_elsewhere="import no_such_module\n")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--deselect=test_gpu.py::test_left_out")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     code = "import os, pytest, sys; os.environ['PARENT'] = str(os.getpid()); sys.exit(pytest.main(sys.argv[1:]))"
-    arguments = ("-p", "harness.plugin", "-p", "no:cacheprovider", "-m", "sm120 or sm90 or not gpu")
+    arguments = ("-p", "harness.plugin", "-p", "no:cacheprovider", "-m", "sm120 or sm90 or not gpu", "test_gpu.py")
     result = pytester.run(sys.executable, "-c", code, *arguments, "--receipt", "r.json")
     assert result.ret == pytest.ExitCode.OK
-    tests = {test.id.rpartition("::")[2]: test for test in record.read(pytester.path / "r.json").tests}
-    assert {name: (test.outcome, test.target, test.hardware) for name, test in tests.items()} == {
-        "test_in_a_worker[sm_90]": ("passed", "sm_90", True),
-        "test_in_a_worker[sm_120]": ("passed", "sm_120", True),
-        "test_about_none[1]": ("passed", "", False),
+    written = record.read(pytester.path / "r.json")
+    tests = {test.id.rpartition("::")[2]: test for test in written.tests}
+    assert {name: (test.outcome, test.target, test.device, test.hardware) for name, test in tests.items()} == {
+        "test_in_a_worker[sm_90]": ("passed", "sm_90", 0, True),
+        "test_in_a_worker[sm_120]": ("passed", "sm_120", 1, True),
+        "test_about_none[1]": ("passed", "", 0, False),
     }
+    assert [(device.arch, device.index, device.uuid) for device in written.devices] == [
+        ("sm_90", 0, "GPU-0"), ("sm_120", 1, "GPU-1"),
+    ]  # fmt: skip
+    assert written.unknown == ""
+    assert written.selections == tuple(
+        record.Selection(target=target, whole=2, missing=1, some=(f"test_gpu.py::test_left_out[{target}]",))
+        for target in ("sm_90", "sm_120")
+    )

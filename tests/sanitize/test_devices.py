@@ -65,6 +65,24 @@ def test_results_and_views_stay_where_their_sources_are():
     assert torch.as_tensor(x) is x
 
 
+def test_what_the_host_has_no_memory_for_is_out_of_the_devices_memory():
+    for make in (lambda: torch.empty(2**50, device="cuda"), lambda: torch.rand(2**50, device="cuda")):
+        with pytest.raises(torch.cuda.OutOfMemoryError, match=r"CUDA out of memory\. Tried to allocate 4503599627370"):
+            make()
+    with pytest.raises(RuntimeError, match="DefaultCPUAllocator") as raised:
+        torch.empty(2**50)
+    assert not isinstance(raised.value, torch.OutOfMemoryError)
+
+
+def test_what_torch_makes_to_gather_tensors_of_the_device_is_there():
+    x = torch.ones(3, device=CUDA)
+    assert torch.nn.utils.rnn.pad_sequence([x, x[:1]]).device == CUDA
+    assert torch.vander(x).device == CUDA
+    assert [part.device for part in torch.tensor_split(x, torch.tensor([1]))] == [CUDA, CUDA]
+    packed = torch.nn.utils.rnn.pack_padded_sequence(torch.ones(2, 1, 3, device=CUDA), torch.tensor([2]))
+    assert (packed.data.device, packed.batch_sizes.device) == (CUDA, torch.device("cpu"))
+
+
 def test_a_move_copies_and_a_stay_does_not():
     host = torch.arange(4.0)
     device = host.cuda()

@@ -1,6 +1,7 @@
 """What must hold of SM budgets and launch leases; a check is called with the modules to judge."""
 
 import contextlib
+import contextvars
 import threading
 
 import pytest
@@ -58,6 +59,28 @@ def a_budget_is_restored_after_an_exception(api):
             with contextlib.suppress(exception), api.budget.sm_budget():
                 raise exception
             assert api.budget.current_budget() is None
+
+
+@check
+def who_did_not_enter_a_budget_cannot_leave_it(api):
+    with devices_of(api):
+        for elsewhere in (contextvars.Context(), contextvars.copy_context()):
+            for inside in (lambda: None, lambda: api.budget.set_num_sms(50)):
+                block = api.budget.sm_budget(2)
+                block.__enter__()
+                inside()
+                expected = api.budget.current_budget()
+                said = "sm_budget on device 0: left in another thread or task .* stay limited to 146 SMs"
+                with pytest.raises(RuntimeError, match=said):
+                    elsewhere.run(block.__exit__, None, None, None)
+                assert api.budget.current_budget() == expected
+                api.budget.set_num_sms(None)
+        # left in the order in which they were entered
+        first, second = api.budget.sm_budget(2), api.budget.sm_budget(10)
+        for block in (first, second):
+            block.__enter__()
+        for block in (first, second):
+            block.__exit__(None, None, None)
 
 
 @check

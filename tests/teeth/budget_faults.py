@@ -45,6 +45,18 @@ FAULTS = (
         "a_budget_survives_interrupts",
     ),
     _budget(
+        "whoever leaves a budget is let go",
+        "    _check_is_ours(key, ours)\n",
+        "",
+        "who_did_not_enter_a_budget_cannot_leave_it",
+    ),
+    _budget(
+        "a budget is left where it is not in force",
+        "    if ours.entered is None:\n",
+        "    if ours.entered is None or _budgets.get().get(key) is not ours:\n",
+        "who_did_not_enter_a_budget_cannot_leave_it",
+    ),
+    _budget(
         "one attempt to take the budget back",
         _RESTORE,
         "    finally:\n        _take_back(key, ours, before)\n",

@@ -60,7 +60,7 @@ FAULTS = (
     fault(
         "the device lane stands in for anything",
         "selection",
-        "    if short := lacking(present, TARGETS[emulated]):",
+        "    if short := lacking(device.target, TARGETS[emulated]):",
         "    if short := []:",
         "the_device_lane_names_its_target_or_what_it_lacks",
     ),

@@ -203,4 +203,32 @@ FAULTS = (
         "idle=not ended and",
         "only_who_left_everything_out_was_idle",
     ),
+    fault(
+        "every implementation runs on device 0",
+        "command",
+        "return 0 if found is None else found.index",
+        "return 0",
+        "a_job_is_for_a_device_that_its_implementation_runs_on",
+    ),
+    fault(
+        "the first device stands in for any target",
+        "command",
+        "found = placing.stand_in(target_of(emulated), detect())",
+        "found = placing.first_of((), detect())",
+        "a_job_is_for_a_device_that_its_implementation_runs_on",
+    ),
+    fault(
+        "a child makes no device current",
+        "_child",
+        "    torch.cuda.set_device(device)\n",
+        "",
+        "a_child_uses_the_device_that_its_job_names",
+    ),
+    fault(
+        "a child puts arguments on device 0",
+        "_child",
+        'device = torch.device("cuda", job["device"])',
+        'device = torch.device("cuda", 0)',
+        "a_child_uses_the_device_that_its_job_names",
+    ),
 )

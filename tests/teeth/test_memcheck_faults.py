@@ -6,7 +6,7 @@ from tests.teeth.memcheck_faults import FAULTS
 from tests.teeth.rooms import api_with
 from tests.unit.memcheck_checks import CHECKS
 
-MODULES = ("judge", "stream")
+MODULES = ("_child", "command", "judge", "lane", "stream")
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=str)

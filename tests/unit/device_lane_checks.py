@@ -190,9 +190,8 @@ def a_search_that_had_no_room_is_no_pass(api):
     properties = SimpleNamespace(total_memory=100, uuid="x")
     with (
         patch.object(torch.cuda, "get_device_properties", lambda device: properties),
-        patch.object(api.suite, "_emulated", lambda target: None),
         lane_of(api) as lane,
-        patch.object(api.suite, "device_lane", lambda emulated: lane),
+        patch.object(api.suite, "device_lane", lambda target: lane),
     ):
         judged = api.suite.searched(CONTRACT, RIGHT, TARGETS["sm90"], config)
     assert judged.lacking.startswith("needs ")

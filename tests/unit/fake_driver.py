@@ -55,6 +55,21 @@ int cuCtxGetCurrent(void **context) { *context = (void *)@CONTEXT@; return @INIT
 int cuCtxGetDevResource(void *context, int *resource, int kind) {
     resource[0] = kind; resource[24] = @CONTEXT_UNITS@; return kind == 1 ? @RESOURCE_STATUS@ : 1;
 }
+static int allowed = @ALLOWED@;
+int cuFuncGetAttribute(int *value, int attribute, void *function) { *value = allowed; return attribute != 8; }
+int cuFuncSetAttribute(void *function, int attribute, int value) { allowed = value; return attribute != 8; }
+struct attribute { int id, padding; unsigned value[16]; };
+struct config {
+    unsigned grid[3], block[3], shared; void *stream; struct attribute *attributes; unsigned count;
+};
+int cuOccupancyMaxActiveClusters(int *clusters, void *function, struct config *asked) {
+    struct attribute *first = asked->attributes;
+    if (asked->count != 1 || first->id != 4 || first->value[1] * first->value[2] != 1) return 1;
+    if (asked->shared > allowed || asked->grid[0] % first->value[0]) return 2;
+    *clusters = (long)function * 1000000 + first->value[0] * 10000 + asked->block[0] * asked->block[1];
+    return @CLUSTER_STATUS@;
+}
+int allowed_shared(void) { return allowed; }
 """
 
 
@@ -66,11 +81,14 @@ def build(
     context_units: int | None = None,
     initialised: bool = True,
     resource_status: int = 0,
+    allowed: int = 49_152,
+    cluster_status: int = 0,
 ) -> str:
     """Compile a driver into ``folder`` and return its path.
 
     ``devices`` are the attributes of each device, by name; one that is left out is unknown to this driver.  ``init`` is
     C that ``cuInit`` begins with.  ``context_units`` are the SMs of the current context, None for no context.
+    ``allowed`` are the bytes of dynamic shared memory that a function may have.
     """
     attributes = "".join(
         f"case {index * 1000 + _NUMBERS[name]}: *value = {value}; return 0;"
@@ -86,6 +104,8 @@ def build(
         "INITIALISED": 0 if initialised else 3,
         "CONTEXT_UNITS": context_units or 0,
         "RESOURCE_STATUS": resource_status,
+        "ALLOWED": allowed,
+        "CLUSTER_STATUS": cluster_status,
     }.items():
         source = source.replace(f"@{key}@", str(value))
     library = folder / "libcuda.so.1"

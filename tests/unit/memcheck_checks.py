@@ -3,9 +3,17 @@
 The output they read was recorded on an H200 (``recordings/memcheck``), or is put together from lines of it.
 """
 
+import importlib
 import json
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import patch
 
+import torch
+
+from harness import discover, registry
+from harness.device import Device, Machine
 from harness.report.records import Verdict
 
 RECORDED = Path(__file__).parent / "recordings" / "memcheck"
@@ -202,6 +210,42 @@ def cases_left_out_are_told(api):
     assert judgement.note == "1 cases left out: its arguments take 99 MiB"
 
 
+def a_job_is_for_a_device_that_its_implementation_runs_on(api):
+    devices = tuple(Device(index=i, vendor="cuda", arch=arch, units=8) for i, arch in enumerate(("sm_80", "sm_90")))
+
+    def of(*targets, emulated=""):
+        wanting = SimpleNamespace(requires=SimpleNamespace(targets=targets))
+        with patch.object(api.command, "detect", lambda: Machine(devices=devices)):
+            return api.command._device(wanting, emulated)
+
+    assert (of(), of("sm90"), of("sm80", "sm90")) == (0, 1, 0)
+    # an sm_80 cannot stand in for it
+    assert of(emulated="sm_120") == 1
+
+
+def a_child_uses_the_device_that_its_job_names(api):
+    used = []
+
+    def moved(given, device):
+        used.append(device.index)
+        raise KeyboardInterrupt
+
+    contract = SimpleNamespace(name="a", inputs=lambda case, device, poison: {})
+    implementation = SimpleNamespace(name="b")
+    room = api._child.__name__.rpartition(".")[0]
+    inputs, choice = (importlib.import_module(f"{room}.{name}") for name in ("inputs", "choice"))
+    with (
+        patch.object(torch.cuda, "set_device", lambda device: used.append(device.index)),
+        patch.object(discover, "load", lambda modules, folder: None),
+        patch.multiple(registry, contract=lambda name: contract, implementations=lambda name: [implementation]),
+        patch.object(inputs, "moved", moved),
+        patch.multiple(choice, of_job=lambda *asked: [0], instead=lambda *asked: iter(())),
+        suppress(KeyboardInterrupt),
+    ):
+        api._child.main(vars(api.lane.Job(contract="a", implementation="b", device=1)) | {"modules": ()})
+    assert used == [1, 1]
+
+
 def only_who_left_everything_out_was_idle(api):
     out = message(api, "left out", case="Case(9)", reason="its arguments take 99 MiB")
     begun = message(api, "case", case="Case(1)")
@@ -229,6 +273,7 @@ CHECKS = {
         what_was_not_understood_is_no_pass, a_ruler_of_equals_signs_is_not_the_tools,
         reports_that_were_not_printed_may_count,
         an_end_before_its_time_is_no_pass, a_launch_that_raises_fails, known_failures_are_excused_by_case,
+        a_job_is_for_a_device_that_its_implementation_runs_on, a_child_uses_the_device_that_its_job_names,
         cases_left_out_are_told, only_who_left_everything_out_was_idle,
     )
 }  # fmt: skip

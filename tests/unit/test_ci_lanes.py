@@ -108,7 +108,8 @@ def test_the_workstation_tests_the_gpu_that_is_there(workstation, tmp_path):
     assert status == 0
     assert "-m pytest -m sm90 --require-gpu --gpu-workers 4 --receipt out/workstation/receipt.json" in calls
     assert "--contract mxfp4_moe" in calls
-    assert "receipt check out/workstation/receipt.json --target sm90" in calls
+    # nor is a part let through
+    assert "receipt check out/workstation/receipt.json --target sm90\n" in calls
     assert "verdict: 0" in output
     assert (tmp_path / "out/workstation/verdict.txt").read_text() == "verdict: 0\n"
 
@@ -143,6 +144,16 @@ def test_a_test_of_a_gpu_is_about_a_target():
     ]
     assert outside == []
     assert "_about_a_target(gpu_target)" in (ROOT / "tests/device/conftest.py").read_text()
+
+
+def test_all_that_asks_for_a_target_is_in_what_a_receipt_calls_the_whole(pytestconfig):
+    asks = re.compile(r"^\s*def \w+\((?:.*\W)?gpu_target\b", re.MULTILINE)
+    places = [ROOT / place for place in pytestconfig.getini("receipt_tests")]
+    assert all(place.exists() for place in places)
+    files = [path for folder in ("tests", "harness/suites") for path in (ROOT / folder).rglob("*.py")]
+    asking = [path for path in files if path.relative_to(ROOT).parts[1] != "plugin" and asks.search(path.read_text())]
+    assert len(asking) >= 5
+    assert [path for path in asking if not any(path.is_relative_to(place) for place in places)] == []
 
 
 @pytest.mark.parametrize("target", ["sm90", "sm120"])

@@ -1,5 +1,7 @@
 """What is compared bit for bit, and how the message reads."""
 
+import math
+
 import pytest
 import torch
 
@@ -65,3 +67,18 @@ def test_first_difference_covers_missing_outputs():
 
 def test_integers_are_shown_in_full():
     assert number(torch.tensor(2**31 - 1)) == "2147483647"
+
+
+def test_what_differs_is_shown_to_differ():
+    x = torch.tensor([-3.2385173])
+    assert "got -3.23851728, expected -3.23851752" in bit_error("x", x, x.nextafter(torch.tensor([-9.0])), "exact")
+    wide = torch.tensor([0.1], dtype=torch.float64)
+    said = bit_error("x", wide, wide.nextafter(torch.ones(1, dtype=torch.float64)), "exact")
+    assert "got 0.10000000000000001, expected 0.10000000000000002" in said
+
+
+def test_nan_that_differ_in_their_bits_only_are_shown_by_them():
+    x = torch.tensor([math.nan])
+    y = (x.view(torch.int32) + 1).view(torch.float32)
+    said = breaking("x", torch.tensor([True]), x, y, "inputs untouched")
+    assert said.endswith("got nan (0x7fc00000), expected nan (0x7fc00001)")

@@ -18,6 +18,7 @@ TAGS = {
         "block scales", "e8m0 scales", "full", "room for all", "expert_out fp16", "expert_out float32",
         "expert_out mixed_rows", "expert_out huge", "expert_out tiny", "expert_out with_nan", "expert_out with_inf",
         "x padded_rows", "x offset", "topk_ids non-contiguous", "expert_out padded_rows", "expert_out offset",
+        "blocks asked for", "warps asked for",
     },
     "merge_attn_states": {
         "several parts", "empty part", "empty row", "fp16", "float32", "NaN in outs", "NaN in lses",
@@ -28,7 +29,7 @@ TAGS = {
         "one expert twice", "unrouted expert", "int64 ids", "e4m3 weights", "e2m1 weights", "e2m1-uint8 weights",
         "lowest scales", "highest scales", "quiet rows", "hidden rows padded_rows", "hidden rows transposed",
         "hidden rows offset", "hidden rows step", "weight rows padded_rows", "weight rows offset",
-        "subnormal codes", "NaN in hidden_states", "NaN in w", "NaN in w_scale",
+        "subnormal codes", "NaN in hidden_states", "NaN in w", "NaN in w_scale", "scales non-contiguous",
     },
     "mxfp4_moe": {
         "no tokens", "invalid id -1", "id >= num_experts", "id INT32_MIN", "id past 32 bits", "padded token",
@@ -42,7 +43,8 @@ TAGS = {
         "sequence past the table", "shared pages", "pages out of order", "far pages", "page padding",
         "max_seq_len below a length", "max_seq_len past a length", "invalid page -1", "invalid page < -1",
         "invalid page >= pool", "every code", "nan query", "nan key", "nan scale", "inf scale", "nan weight",
-        "float8 cache", "int64 table", "seq_lens of rank 2", "q non-contiguous", "weights non-contiguous",
+        "float8 cache", "int64 table", "seq_lens of rank 2", "seq_lens apart", "q non-contiguous",
+        "weights non-contiguous",
     },
     "sparse_mla_decode": {
         "sink", "sink=-inf", "sink=+inf", "head_dim_v<512", "softmax_scale given", "huge scores", "extra cache",
@@ -59,10 +61,13 @@ REGIONS = {
         "x_scale padding", "topk_ids padding", "expert_out padding",
     },
     "merge_attn_states": {"empty part", "outs padding", "lses padding"},
-    "moe_scatter": {"unrouted experts", "rows of padded tokens", "hidden row padding", "weight row padding"},
+    "moe_scatter": {
+        "unrouted experts", "rows of padded tokens", "hidden row padding", "weight row padding", "scale padding",
+    },
     "mxfp4_moe": {"invalid slot weights", "unrouted experts", "rows of padded tokens", "hidden row padding"},
     "paged_mqa_logits": {
         "unowned table entries", "unused pages", "unreferenced tokens", "page padding", "q padding", "weights padding",
+        "seq_lens padding",
     },
     "sparse_mla_decode": {
         "index lanes past the length", "page padding", "unused pages", "unreferenced tokens", "token pad bytes",

@@ -88,6 +88,9 @@ def test_death_of_a_child_has_its_verdict_on_its_last_case(outcome, name, verdic
         (MemoryError(), Verdict.OOM, "out of memory"),
         (ContextLost("CUDA error: out of memory; the GPU context is lost"), Verdict.STICKY_ERROR, "is lost"),
         (RuntimeError("CUDA error: misaligned address"), Verdict.CRASH, "misaligned address"),
+        (ContractError("capturable cases of x"), Verdict.CONTRACT, "contract pooling: capturable cases of x"),
+        (ContractError("contract pooling (here): no", contract="pooling"), Verdict.CONTRACT, "contract pooling (here)"),
+        (SystemExit(3), Verdict.CRASH, "SystemExit: 3 (test_isolate.py:"),
     ],
 )
 def test_exception_outside_of_a_launch_has_its_verdict(error, verdict, said, monkeypatch):
@@ -96,7 +99,7 @@ def test_exception_outside_of_a_launch_has_its_verdict(error, verdict, said, mon
 
     reading, writing = os.pipe()
     monkeypatch.setattr(_child, "_search", search)
-    monkeypatch.setattr(sys, "stdin", io.StringIO("{}"))
+    monkeypatch.setattr(sys, "stdin", io.StringIO('{"contract": "pooling"}'))
     _child.main(writing)
     os.close(writing)
     with open(reading, "rb") as said_by_child:

@@ -21,7 +21,7 @@ from harness.report.records import FaultRecord, Record, Verdict
 from tests.unit.memcheck_checks import CHECKS, recorded
 
 ROOT = Path(__file__).parents[2]
-API = SimpleNamespace(judge=judge, stream=stream)
+API = SimpleNamespace(_child=_child, command=command, judge=judge, lane=lane, stream=stream)
 
 #: Stands in for compute-sanitizer: answers for the job that it is given, whose implementation says how.
 PROGRAM = """#!/usr/bin/env bash
@@ -217,7 +217,7 @@ def test_moved_arguments_keep_their_places_in_storages_of_the_same_size():
 def watched(merge, monkeypatch):
     """Makes this process one that a tool watches, without a device, and ``launch`` what it launches."""
     _, implementation = merge
-    for name, value in {"current_device": lambda: 0, "synchronize": lambda: None}.items():
+    for name, value in {"set_device": lambda device: None, "synchronize": lambda: None}.items():
         monkeypatch.setattr(torch.cuda, name, value)
     monkeypatch.setattr(inputs, "moved", lambda given, device: given)
     monkeypatch.setattr("harness.discover.load", lambda modules, folder: None)

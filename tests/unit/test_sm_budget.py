@@ -80,6 +80,26 @@ def test_any_exception_restores(devices, exception):
     assert current_budget() == 100
 
 
+def test_a_budget_that_another_thread_leaves_stays_and_says_so(devices):
+    block, said = sm_budget(2), []
+    block.__enter__()
+
+    def leave():
+        try:
+            block.__exit__(None, None, None)
+        except RuntimeError as error:
+            said.append(str(error))
+
+    thread = threading.Thread(target=leave)
+    thread.start()
+    thread.join()
+    assert said == [
+        "sm_budget on device 0: left in another thread or task than the one that entered it, where launches stay "
+        "limited to 146 SMs: leave it there"
+    ]
+    assert current_budget() == 146
+
+
 def test_the_message_says_what_was_left_and_why(devices):
     set_num_sms(1)
     said = r"device 0: 1 of 148 SMs left \(2 reserved, outer budget 1\); .* at least 2"

@@ -1,12 +1,14 @@
 """``python -m harness targets``: its matrix, its exit status, its baseline."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 from hypothesis import strategies as st
 
-from harness import Contract, Exact, Requires, cli
+from harness import Compiles, Contract, Exact, Requires, cli
+from harness.compiling import plan
 from harness.contract import Implementation
 from tests.unit import compile_kernels
 
@@ -103,10 +105,30 @@ def test_a_failing_verdict_is_status_1_and_says_what_and_where(run, own_registry
     assert "REFUSED copy bad: (launch) on sm_120: the launch raised ValueError: no form fits" in out
 
 
+def test_nothing_to_compile_is_no_pass(run, own_registry):
+    bare = replace(CONTRACT, name="bare", workloads=())
+    own_registry.register(bare)
+    launched = own_registry._implementations["copy", "test"]
+    own_registry._implementations["bare", "test"] = replace(launched, contract="bare")
+    wanted = "harness: nothing to compile: bare has no workloads or pinned cases\n"
+    assert run() == (2, "", wanted)
+    assert run("bare") == (2, "", wanted)
+    status, out, error = run("copy", "--impl", "test")
+    assert (status, "1 FITS" in out) == (0, True)
+
+    declaring = replace(launched, contract="bare", compiles=Compiles(cases=("64",)))
+    assert plan.without_cases([(bare, declaring)]) == []
+    own_registry._implementations["copy", "test"] = replace(launched, launch=lambda x: x)
+    status, out, error = run("copy")
+    assert (status, out) == (2, "")
+    assert error.endswith("harness: nothing to compile: no chosen implementation launches a kernel on sm_90, sm_120\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
         (["--target", "sm_91"], "no target 'sm_91'; did you mean 'sm_90'?"),
+        (["--target", "sm_77"], "no target 'sm_77'; there are: sm_80, "),
         (["cop"], "no contract 'cop'; did you mean 'copy'?"),
         (["--baseline", "."], "triton-3."),
     ],

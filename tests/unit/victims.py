@@ -8,6 +8,8 @@ import time
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from harness.lanes import ContextLost
 from harness.registry import implements, register
 from tests.unit.pooling import CONTRACT, Outputs, pooled
@@ -60,3 +62,16 @@ def faulty_then_exits(**inputs: Any) -> Outputs:
         time.sleep(0.2)
         os._exit(4)
     return faulty(**inputs)
+
+
+def _unseeded(case: Any, device: Any, poison: Any) -> Any:
+    made = CONTRACT.inputs(case, device, poison)
+    return {**made, "scores": torch.rand_like(made["scores"])}
+
+
+register(replace(CONTRACT, name="mistaken", inputs=_unseeded))
+
+
+@implements("mistaken", name="right")
+def right_but_mistaken(**inputs: Any) -> Outputs:
+    return pooled(**inputs)

@@ -1,4 +1,7 @@
-"""What Triton's compiler refuses for NVIDIA, the virtual GPU refuses too, and nothing else: compiled to compare."""
+"""Operations that Triton's compiler refuses for a target the virtual GPU refuses too, no others: compiled to compare.
+
+What the front end refuses whatever the target is, such as ``break``, is asked of Triton: tests/unit/test_compiles.py.
+"""
 
 import pytest
 import torch
