@@ -330,7 +330,7 @@ _FAR_SCALES: tuple[tuple[Weights, int], ...] = (("e4m3", 2), ("e4m3", 1), ("e2m1
 _LEGAL_PACKED = replace(_LEGAL, weights="e2m1-uint8")
 
 #: Corners that must stay right: the smallest sizes, several tiles an expert, -1 and an unrouted expert 0 together, a
-#: tail in every axis, no token, a padded token beside a quiet one, the smallest scale alone, a NaN one, experts, tokens
+#: tail in every axis, no token, a padded token beside a quiet one, the smallest scale alone, NaN codes, experts, tokens
 #: and scales 2**31 elements apart.
 PINNED = (
     Case(routing=_routed(1, (0,), num_experts=1), hidden_size=32, output_size=8),
@@ -341,6 +341,7 @@ PINNED = (
     Case(routing=_routed(4, (0, 3), (-1, 7)), hidden_size=64, output_size=24, weights="e2m1", quiet_rows=True),
     Case(routing=_routed(4, (0, 1), (2, 3)), hidden_size=32, output_size=64, weights="e2m1", scale_range="subnormal"),
     Case(routing=_routed(1, (0, 1)), hidden_size=32, output_size=8, weights="e2m1", nan_in="w_scale"),
+    Case(routing=_routed(1, (0,)), hidden_size=32, output_size=8, weights="e4m3", nan_in="w"),
     Case(
         routing=_routed(3, (2, 0), num_experts=3),
         hidden_size=32,

@@ -119,8 +119,8 @@ FAULTS = (
     EmulationFault(
         "races are not looked for in other orders",
         "lanes",
-        "races=wanted is not None and wanted.races,",
-        "races=False,",
+        "races=self.races or (wanted is not None and wanted.races),",
+        "races=self.races,",
         "test_a_wrong_barrier_is_caught_where_plain_launches_pass",
     ),
     EmulationFault(

@@ -14,7 +14,9 @@ NAMES = ("ep_dispatch_combine", "merge_attn_states", "mega_moe", "moe_scatter", 
 
 def test_every_shipped_contract_has_shapes_and_a_tolerance():
     registry.load(installed=False)
-    assert set(NAMES) == set(fixed.SHAPES) == set(fixed.TOLERANCES) == {one.name for one in registry.contracts()}
+    # other tests of this process register contracts of their own
+    shipped = {one.name for one in registry.contracts() if one.inputs.__module__.startswith("harness.contracts.")}
+    assert set(NAMES) == set(fixed.SHAPES) == set(fixed.TOLERANCES) == shipped
 
 
 @pytest.mark.parametrize("name", NAMES)
