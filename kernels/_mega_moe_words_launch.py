@@ -32,6 +32,9 @@ _DOWN_BLOCK_K = {16: 128, 64: 128}
 _MOST_IN_TURNS = 16
 # By the slots of a tile, registers of a thread with which as many blocks are resident as of each step alone, on sm_90.
 _REGISTERS = {16: 168}
+# Left alone, ptxas takes 128 for blocks that find no room in shared memory, and spills: with a slot a tile where mma.sync
+# multiplies, and with many choices a token.
+_REGISTERS_OF_SLOTS, _REGISTERS_OF_MANY = 255, 168
 # No target compiles a thread with more: what stands for the kernel where there is no device to compile for.
 _MOST_REGISTERS = 255
 
@@ -72,7 +75,11 @@ def run_mega_words(
             options = options | {"maxnreg": _REGISTERS[kind.block_t]}
         partial = torch.empty(slots, columns, dtype=torch.float32, device=device)
         widest = count * max(inter // gate_up["BLOCK_N"], columns // down["BLOCK_N"])
+        if topk > _MOST_CHOICES:
+            options = options | {"maxnreg": _REGISTERS_OF_MANY}
     else:
+        if "wgmma" not in target.capabilities:
+            options = options | {"maxnreg": _REGISTERS_OF_SLOTS}
         # A row block of every choice of a token together: as many rows as without.
         down_block_t = max(kind.block_t, triton.next_power_of_2(topk))
         down["BLOCK_N"] = min(down["BLOCK_N"], kind.down.block_n // down_block_t)
@@ -92,7 +99,7 @@ def run_mega_words(
         QUADS=quads(columns), ACT_QUADS=quads(inter), PAIRS=kind.pairs, DENSE=operands.dense,
         EXPERTS=max(2, triton.next_power_of_2(experts)), CHUNK=PREPARE_CHUNK,
         PREPARE_BLOCK=min(columns & -columns, PREPARE_BLOCK), COMBINE_BLOCK=COMBINE_BLOCK,
-        **gate_up, **options,
+        **(gate_up | options),
     )  # fmt: skip
     with barrier_launch(device, kernel="mega_moe", reserve=reserve) as launch:
         wanted = widest + widest % _PAIR

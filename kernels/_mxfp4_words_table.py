@@ -14,6 +14,7 @@ _MOST_QUADS = 4
 # Pairs of columns that a thread of a matrix instruction reads together: mma.sync takes its operands from registers,
 # which Triton fills 16 bytes at a time; wgmma finds activations in shared memory, in the instruction's own order.
 _PAIRS, _WGMMA_PAIRS = 4, 1
+_LIMIT = 168
 # From Triton 3.8 on 8 columns are enough for wgmma; before they went to mma.sync.
 _WGMMA_FROM_8_COLUMNS = tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 8)
 
@@ -28,8 +29,12 @@ class Step:
     num_stages: int
 
     def constants(self, rows: int, columns: int) -> dict[str, int]:
-        """Return the blocks for weights of ``rows`` and ``columns``: the largest powers of two that divide them."""
-        return {"BLOCK_N": min(rows & -rows, self.block_n), "BLOCK_K": min(columns & -columns, self.block_k)}
+        """Return the blocks for weights of ``rows`` and ``columns``: the largest powers of two that divide them.
+
+        For the smallest blocks a limit of registers, too: left alone, ptxas takes so few for sm_120 that it spills.
+        """
+        blocks = {"BLOCK_N": min(rows & -rows, self.block_n), "BLOCK_K": min(columns & -columns, self.block_k)}
+        return blocks | {"maxnreg": _LIMIT} if blocks["BLOCK_K"] == GROUP else blocks
 
     @property
     def options(self) -> dict[str, int]:
