@@ -32,8 +32,8 @@ _DOWN_BLOCK_K = {16: 128, 64: 128}
 _MOST_IN_TURNS = 16
 # By the slots of a tile, registers of a thread with which as many blocks are resident as of each step alone, on sm_90.
 _REGISTERS = {16: 168}
-# Left alone, ptxas takes 128 for blocks that find no room in shared memory, and spills: with a slot a tile where mma.sync
-# multiplies, and with many choices a token.
+# Left alone, ptxas takes 128 for blocks that find no room in shared memory, and spills: with a slot a tile where
+# mma.sync multiplies, and with many choices a token.
 _REGISTERS_OF_SLOTS, _REGISTERS_OF_MANY = 255, 168
 # No target compiles a thread with more: what stands for the kernel where there is no device to compile for.
 _MOST_REGISTERS = 255
