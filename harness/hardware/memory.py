@@ -49,12 +49,13 @@ class Filled(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def digests(inputs: Inputs) -> dict[str, int]:
     """Return a sum over the storage of every argument that is too large for a copy to compare (``Snapshot``).
 
-    Each 8 bytes count with an odd weight of their own, modulo 2^64: one change is always seen.
+    A tensor on ``meta``, which an illegal call may be made with, has no content.  Each 8 bytes count with an odd weight
+    of their own, modulo 2^64: one change is always seen.
     """
     return {
         path: _digest(whole_storage(tensor))
         for path, tensor in tensors(inputs).items()
-        if tensor.numel() * tensor.element_size() > VIEW_BYTES
+        if tensor.numel() * tensor.element_size() > VIEW_BYTES and not tensor.is_meta
     }
 
 

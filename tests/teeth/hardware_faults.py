@@ -142,6 +142,13 @@ FAULTS = (
         "new_memory_holds_what_it_is_told_to",
     ),
     fault(
+        "tensors without content are read",
+        "memory",
+        " and not tensor.is_meta",
+        "",
+        "an_illegal_call_may_have_a_large_argument_without_content",
+    ),
+    fault(
         "the place of a word does not count in a digest",
         "memory",
         "torch.arange(1, 2 * min(_CHUNK_WORDS, words.numel()), 2, device=words.device)",

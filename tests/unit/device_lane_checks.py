@@ -113,6 +113,16 @@ def a_large_argument_that_changes_is_a_fault(api):
         assert not lane.run(lambda x: x + 1, {"x": torch.arange(33)}).fault
 
 
+def an_illegal_call_may_have_a_large_argument_without_content(api):
+    nowhere = torch.empty(2**34, dtype=torch.uint8, device="meta")
+
+    def refuses(x):
+        raise ValueError("x is on meta")
+
+    with lane_of(api) as lane:
+        assert str(lane.run(refuses, {"x": nowhere}).error) == "x is on meta"
+
+
 def an_error_belongs_to_the_launch_unless_the_context_is_lost(api):
     error = RuntimeError("CUDA error: an illegal memory access was encountered")
     with lane_of(api, [error]) as lane:
@@ -237,6 +247,7 @@ CHECKS = {
         launches_again_only_when_asked,
         new_memory_holds_what_it_is_told_to,
         a_large_argument_that_changes_is_a_fault,
+        an_illegal_call_may_have_a_large_argument_without_content,
         an_error_belongs_to_the_launch_unless_the_context_is_lost,
         a_form_that_cannot_be_compiled_here_is_unsupported,
         workers_share_the_memory_of_a_device,

@@ -44,7 +44,8 @@ def arguments_decide_whether_the_host_looks(api):
 
 
 def decompositions_need_the_host(api):
-    breaks(api, "waits", "svd", "eigh", "eigvals", "pinv", "matrix_exp", "inv")
+    breaks(api, "waits", "svd", "eigh", "pinv", "matrix_exp", "inv")
+    assert rules(api, "SPOILS", "eigvals") == {"eigvals": {"waits"}}
     sound(api, "qr", "cholesky_ex")
 
 
