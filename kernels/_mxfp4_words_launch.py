@@ -155,14 +155,14 @@ def run_words(
             *tiles.arguments, experts, x, x.stride(0), *operands.w13_arguments, act, 0.0 if limit is None else limit,
             TOPK=operands.ids.shape[1], HAS_CLAMP=limit is not None,
             BLOCK_T=kind.block_t, QUADS=quads(columns), ACT_QUADS=quads(inter), PAIRS=kind.pairs,
-            **blocks, **shared, **kind.gate_up.options, **_option(out, overlap),
+            **(blocks | kind.gate_up.options), **shared, **_option(out, overlap),
         )  # fmt: skip
     for tiles, kind, _ in steps:
         blocks = kind.down.constants(columns, inter)
         words_down_kernel[(tiles.programs(columns // blocks["BLOCK_N"], kind),)](
             *tiles.arguments, experts, act, *operands.w2_arguments, partial,
             BLOCK_T=kind.block_t, QUADS=quads(inter), PAIRS=kind.pairs,
-            **blocks, **shared, **kind.down.options, **_option(out, overlap),
+            **(blocks | kind.down.options), **shared, **_option(out, overlap),
         )  # fmt: skip
     words_combine_kernel[tokens, triton.cdiv(columns, COMBINE_BLOCK)](
         partial, operands.ids, operands.weights, out, experts, scaling,

@@ -21,12 +21,16 @@ _WGMMA_FROM_8_COLUMNS = tuple(map(int, triton.__version__.split(".")[:2])) >= (3
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """A multiply: ``block_n`` rows of weights (of each half of w13) and ``block_k`` columns at a time, at most."""
+    """A multiply: ``block_n`` rows of weights (of each half of w13) and ``block_k`` columns at a time, at most.
+
+    ``registers`` of a thread, where ptxas left alone takes so few that it spills.
+    """
 
     block_n: int
     block_k: int
     num_warps: int
     num_stages: int
+    registers: int = 0
 
     def constants(self, rows: int, columns: int) -> dict[str, int]:
         """Return the blocks for weights of ``rows`` and ``columns``: the largest powers of two that divide them.
@@ -39,7 +43,8 @@ class Step:
     @property
     def options(self) -> dict[str, int]:
         """The compiler's options."""
-        return {"num_warps": self.num_warps, "num_stages": self.num_stages}
+        options = {"num_warps": self.num_warps, "num_stages": self.num_stages}
+        return options | {"maxnreg": self.registers} if self.registers else options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +98,7 @@ _LARGE = Kind(
 # Accumulators that are in tensor memory take no registers.
 _TENSOR_MEMORY_LARGE = Kind(
     gate_up=Step(block_n=64, block_k=128, num_warps=4, num_stages=3),
-    down=Step(block_n=128, block_k=128, num_warps=4, num_stages=3),
+    down=Step(block_n=128, block_k=128, num_warps=4, num_stages=3, registers=255),
     block_t=64,
     most_programs=1024,
 )

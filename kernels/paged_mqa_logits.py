@@ -8,7 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
-from harness import Capturable, implements
+from harness import Capturable, Compiles, Expected, implements
 from harness.device.capabilities import has_wgmma
 from harness.launch.current import current_target
 from kernels._overlap import can_overlap, let_next_start, overlap_option, wait_for_previous
@@ -155,7 +155,20 @@ class _Arguments:
     seq_lens: torch.Tensor
 
 
-@implements("paged_mqa_logits", name="triton", capturable=_GRAPHS)
+_KNOWN = Compiles(
+    expected=(
+        Expected(
+            verdict="REFUSED",
+            targets=("sm80", "sm86"),
+            says="fp8e4nv not supported",
+            because="conversions of E4M3 begin at sm_89",
+            kernel="_paged_mqa_logits_kernel",
+        ),
+    )
+)
+
+
+@implements("paged_mqa_logits", name="triton", compiles=_KNOWN, capturable=_GRAPHS)
 def paged_mqa_logits(
     q: torch.Tensor,
     kv_cache: torch.Tensor,
