@@ -34,7 +34,8 @@ def targets(
     """Return the targets that a test with the target markers ``own`` (none: any CUDA target) is collected for.
 
     Those of ``machine``, the one ``emulated`` and those that ``expression`` names: what it does not select of them,
-    pytest deselects.  May be empty.
+    pytest deselects.  May be empty.  Where a test has markers of its own, all of its parameters have them too, and
+    pytest cannot tell: an expression that is nothing but targets leaves the others out here.
     """
     chosen = set(own)
     possible = [
@@ -43,6 +44,8 @@ def targets(
     present = {device.arch for device in machine.devices}
     wanted = {marker for marker, target in TARGETS.items() if target.arch in present or marker == emulated}
     wanted |= set(named(expression))
+    if chosen and set(re.findall(r"\w+", expression)) <= {"or", *TARGETS}:
+        wanted &= set(named(expression)) or wanted
     return [TARGETS[marker] for marker in possible if marker in wanted]
 
 

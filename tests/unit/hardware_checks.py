@@ -203,6 +203,10 @@ def a_run_is_about_targets_that_it_names_or_that_are_here(api):
     assert archs() == []
     assert archs(["sm_90"], own=["sm100", "sm103"]) == []
     assert archs(["sm_90"], own=["sm100", "sm103"], expression="sm103") == ["sm_103"]
+    assert archs(["sm_90"], own=["sm90", "sm120"], expression="sm120") == ["sm_120"]
+    assert archs(["sm_90"], own=["sm90", "sm120"], expression="sm120 or sm90") == ["sm_90", "sm_120"]
+    assert archs(["sm_90"], own=["sm90", "sm120"], expression="sm120 or slow") == ["sm_90", "sm_120"]
+    assert archs(["sm_90"], own=["sm90", "sm120"]) == ["sm_90"]
     assert archs(expression="sm80") == ["sm_80"]
     assert archs(expression="gfx942") == []
 
