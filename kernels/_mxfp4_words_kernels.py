@@ -5,21 +5,7 @@ import triton.language as tl
 
 from kernels._mxfp4_moe_kernels import combine_tile
 from kernels._mxfp4_tiles import down_tile, gate_up_tile, prepare_program, slot_tile, sorted_tile
-from kernels._mxfp4_words import on_nvidia
-
-
-@triton.jit
-def wait_for_previous(OVERLAP: tl.constexpr):
-    """What the launch before wrote may be read after this (programmatic dependent launch)."""
-    if OVERLAP and on_nvidia():
-        tl.extra.cuda.gdc_wait()
-
-
-@triton.jit
-def let_next_start(OVERLAP: tl.constexpr):
-    """The next launch may start; it waits for the end of this one before it reads what this one writes."""
-    if OVERLAP and on_nvidia():
-        tl.extra.cuda.gdc_launch_dependents()
+from kernels._overlap import let_next_start, wait_for_previous
 
 
 @triton.jit

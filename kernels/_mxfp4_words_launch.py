@@ -16,6 +16,7 @@ from kernels._mxfp4_words_kernels import (
     words_prepare_kernel,
 )
 from kernels._mxfp4_words_table import Kind, Plan, choose_plan, choose_slots, quads
+from kernels._overlap import can_overlap, overlap_option
 
 #: Tensors of the virtual GPU are the CPU's: its default target.
 VIRTUAL_TARGET = "sm_120"
@@ -139,8 +140,7 @@ def run_words(
     tokens, columns, inter, experts = operands.sizes
     target = current_target(out.device, VIRTUAL_TARGET)
     slots = operands.ids.numel()
-    # Programmatic dependent launch: PTX ISA, griddepcontrol: sm_90 and later.
-    overlap = int(target.arch.removeprefix("sm_")) >= 90
+    overlap = can_overlap(target)
     act = torch.empty(slots, inter, dtype=torch.bfloat16, device=out.device)
     partial = torch.empty(slots, columns, dtype=torch.float32, device=out.device)
     if grouped:
@@ -155,18 +155,18 @@ def run_words(
             *tiles.arguments, experts, x, x.stride(0), *operands.w13_arguments, act, 0.0 if limit is None else limit,
             TOPK=operands.ids.shape[1], HAS_CLAMP=limit is not None,
             BLOCK_T=kind.block_t, QUADS=quads(columns), ACT_QUADS=quads(inter), PAIRS=kind.pairs,
-            **(blocks | kind.gate_up.options), **shared, **_option(out, overlap),
+            **(blocks | kind.gate_up.options), **shared, **overlap_option(out, overlap),
         )  # fmt: skip
     for tiles, kind, _ in steps:
         blocks = kind.down.constants(columns, inter)
         words_down_kernel[(tiles.programs(columns // blocks["BLOCK_N"], kind),)](
             *tiles.arguments, experts, act, *operands.w2_arguments, partial,
             BLOCK_T=kind.block_t, QUADS=quads(inter), PAIRS=kind.pairs,
-            **(blocks | kind.down.options), **shared, **_option(out, overlap),
+            **(blocks | kind.down.options), **shared, **overlap_option(out, overlap),
         )  # fmt: skip
     words_combine_kernel[tokens, triton.cdiv(columns, COMBINE_BLOCK)](
         partial, operands.ids, operands.weights, out, experts, scaling,
-        TOPK=operands.ids.shape[1], K=columns, BLOCK_K=COMBINE_BLOCK, OVERLAP=overlap, **_option(out, overlap),
+        TOPK=operands.ids.shape[1], K=columns, BLOCK_K=COMBINE_BLOCK, OVERLAP=overlap, **overlap_option(out, overlap),
     )  # fmt: skip
 
 
@@ -194,7 +194,7 @@ def _prepare(
         EXPERTS=max(2, triton.next_power_of_2(experts)),
         CHUNK=min(PREPARE_CHUNK, max(16, triton.next_power_of_2(slots))),
         SMALL=plan.small.block_t, LARGE=plan.large.block_t, MOST_SMALL=plan.most_small, OVERLAP=overlap,
-        **_option(operands.x, overlap),
+        **overlap_option(operands.x, overlap),
     )  # fmt: skip
     if order is None or used is None:
         return [(_Tiles(ids=operands.ids, count=slots), plan.small, stored[0])]
@@ -205,8 +205,3 @@ def _prepare(
             tiles = _Tiles(ids=order, count=count, table=table, used=used[number:], first=first)
             steps.append((tiles, kind, stored[orders.index(kind.pairs)]))
     return steps
-
-
-def _option(tensor: torch.Tensor, overlap: bool) -> dict[str, Any]:
-    # An option of the launch, not of the compilation: only where something is launched.
-    return {"launch_pdl": True} if overlap and tensor.is_cuda else {}

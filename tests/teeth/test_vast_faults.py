@@ -1,6 +1,7 @@
 """Offsets into outputs of more than 2^31 elements: what wraps is killed by a few programs, what is right is not."""
 
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 
@@ -9,6 +10,7 @@ from harness.run import check_case
 from harness.vast import check_vast
 from harness.vgpu import VirtualGPU
 from tests.teeth.planting import Planted, implementation_with
+from tests.teeth.swapping import swapped
 from tests.unit.contract_cases import contract
 
 MERGE = "merge_attn_states"
@@ -48,3 +50,33 @@ def test_the_first_and_the_last_program_are_among_those_that_run():
     with VirtualGPU(sample=5):
         mark[(100,)](x)
     assert x.nonzero().flatten().tolist() == [0, 24, 49, 74, 99]
+
+
+def reaches(monkeypatch, name):
+    """How many cases past 2^31 elements a short search gives the implementation ``name``."""
+    import harness.hunt
+    from harness import registry
+    from harness.contract import Implementation
+    from harness.outcome import CaseResult
+    from harness.search import search
+    from reference.merge_attn_states import merge_attn_states as oracle
+
+    asked = Mock(return_value=CaseResult())
+    monkeypatch.setattr(harness.hunt, "check_vast", asked)
+    registry.load(("kernels",), installed=False)
+    of = contract(MERGE)
+    known = [*registry.implementations(MERGE), Implementation(contract=MERGE, name="torch", launch=oracle)]
+    search(
+        replace(of, pinned=of.pinned[:1], rejects=tuple),
+        next(one for one in known if one.name == name),
+        examples=1,
+        rare=False,
+    )
+    return asked.call_count
+
+
+@pytest.mark.parametrize(("name", "cases"), [("triton", 1), ("torch", 0)])
+def test_only_who_launches_kernels_is_given_more_than_a_machine_holds(monkeypatch, name, cases):
+    assert reaches(monkeypatch, name) == cases
+    with swapped("harness.hunt", 'kernels = self.reached["compiles"] > 0', "kernels = True"):
+        assert reaches(monkeypatch, name) == 1

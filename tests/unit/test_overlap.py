@@ -7,12 +7,25 @@ import pytest
 import torch
 
 from harness.device.targets import TARGETS
-from kernels import _sparse_mla_kernels, paged_mqa_logits, sparse_mla_decode
+from kernels import (
+    _mxfp4_words_kernels,
+    _mxfp4_words_launch,
+    _sparse_mla_kernels,
+    paged_mqa_logits,
+    sparse_mla_decode,
+)
 from kernels._overlap import can_overlap, overlap_option
 
-#: Host code, and the device code that it launches.
-LAUNCHES = ((sparse_mla_decode, _sparse_mla_kernels), (paged_mqa_logits, paged_mqa_logits))
-MEMORY = {"load", "store", "atomic_add", "_load_heads", "_load_tokens", "_tile_tokens", "_tile_rows"}
+#: Host code, the device code that it launches, and how many kernels of it.
+LAUNCHES = (
+    (sparse_mla_decode, _sparse_mla_kernels, 1),
+    (paged_mqa_logits, paged_mqa_logits, 1),
+    (_mxfp4_words_launch, _mxfp4_words_kernels, 4),
+)
+MEMORY = {
+    "load", "store", "atomic_add", "_load_heads", "_load_tokens", "_tile_tokens", "_tile_rows",
+    "prepare_program", "slot_tile", "sorted_tile", "gate_up_tile", "down_tile", "combine_tile",
+}  # fmt: skip
 
 
 def called(node):
@@ -36,11 +49,11 @@ def done_before_waiting(device, kernel):
     return [called(node) for node in calls if called(node) in MEMORY and node.lineno <= min(waits, default=10**9)]
 
 
-@pytest.mark.parametrize(("host", "device"), LAUNCHES, ids=lambda module: module.__name__)
-def test_a_launch_that_starts_early_waits_before_it_touches_memory(host, device):
+@pytest.mark.parametrize(("host", "device", "count"), LAUNCHES, ids=[host.__name__ for host, _, _ in LAUNCHES])
+def test_a_launch_that_starts_early_waits_before_it_touches_memory(host, device, count):
     kernels = launched_early(inspect.getsource(host))
-    assert len(kernels) == 1
-    assert done_before_waiting(inspect.getsource(device), kernels[0]) == []
+    assert len(kernels) == count
+    assert [done_before_waiting(inspect.getsource(device), kernel) for kernel in kernels] == [[]] * count
 
 
 def test_what_a_kernel_reads_too_early_is_found():
