@@ -143,8 +143,10 @@ def differences(
 ) -> Iterator[tuple[str, str, str]]:
     """Yield (check, virtual, device) where the lanes differ.
 
-    What one did not reach after a fault is no difference, nor is a fault of memory that compute-sanitizer sees too; nor
-    an index out of range for which torch raises on a CPU and asserts on a device.
+    What one did not reach after a fault is no difference, nor is a fault of memory that compute-sanitizer sees too, or
+    poison: an access between the elements of an argument stays within its allocation, where the tool has nothing to
+    see, but what lies there reaches the output.  Nor is an index out of range for which torch raises on a CPU and
+    asserts on a device.
     """
     virtual, device = (found[lane, job] for lane in LANES)
     if LOST in device.failed:
@@ -156,9 +158,14 @@ def differences(
         return
     for check in sorted(virtual.reached | device.reached | virtual.failed.keys() | device.failed.keys()):
         said = virtual.says(check), device.says(check)
-        seen_by_tool = check == "memory" and checked.get(job, "").startswith(FOUND)
-        if said[0] != said[1] and "-" not in said and not seen_by_tool:
+        seen = check == "memory" and (checked.get(job, "").startswith(FOUND) or _padding_read(device))
+        if said[0] != said[1] and "-" not in said and not seen:
             yield check, *said
+
+
+def _padding_read(device: Outcome) -> bool:
+    """Return whether what lies beside the elements of an argument changed the output."""
+    return any(check.startswith("poison:") and check.endswith("padding") for check in device.failed)
 
 
 def report(jobs: Sequence[Job], found: dict[tuple[str, Job], Outcome], checked: dict[Job, str]) -> int:
@@ -173,7 +180,9 @@ def report(jobs: Sequence[Job], found: dict[tuple[str, Job], Outcome], checked: 
         counts["differ"] += bool(lines)
         counts["not compared"] += bool(not_compared([job], found))
         counts["ended otherwise"] += bool(ends)
-        counts["a fault of memory, seen by compute-sanitizer too"] += checked.get(job, "").startswith(FOUND)
+        by_tool = checked.get(job, "").startswith(FOUND)
+        counts["a fault of memory, seen by compute-sanitizer too"] += by_tool
+        counts["by poison in the padding"] += job in checked and not by_tool and _padding_read(found["device", job])
         different += bool(lines)
         if not lines and not ends and job not in checked:
             continue

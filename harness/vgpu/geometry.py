@@ -130,9 +130,21 @@ class View:
 
         Beyond the view the outermost axis goes past its end, or below zero.
         """
+        return self._place(offset)[0]
+
+    def past(self, offset: int) -> int:
+        """Return how many bytes ``offset`` lies past the element that ``index(offset)`` names, if beyond its last.
+
+        0 within an element, and where the index itself is outside of the shape.
+        """
+        index, rest = self._place(offset)
+        legal = all(0 <= i < n for i, n in zip(index, self.shape, strict=False))
+        return rest if legal and rest >= self.itemsize else 0
+
+    def _place(self, offset: int) -> tuple[tuple[int, ...], int]:
         rest = offset - self.start
         if not self.shape:
-            return (rest // self.itemsize,)
+            return (rest // self.itemsize,), 0
         index = [0] * len(self.shape)
         order = sorted(
             (axis for axis, (s, n) in enumerate(zip(self.strides, self.shape, strict=True)) if s > 0 and n > 1),
@@ -140,10 +152,10 @@ class View:
         )
         if not order:
             index[-1] = rest // self.itemsize
-            return tuple(index)
+            return tuple(index), 0
         for axis in order:
             index[axis], rest = divmod(rest, self.strides[axis])
-        return tuple(index)
+        return tuple(index), rest
 
     @property
     def numel(self) -> int:

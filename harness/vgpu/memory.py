@@ -165,14 +165,15 @@ def check(
     """Return ``region`` if the access is legal; raise OutOfBounds, Misaligned or WriteToInput if it is not."""
     if region is None:
         bad = np.ones(offsets.shape, np.bool_) if active is None else active
-        first = int(np.broadcast_to(offsets, bad.shape)[np.unravel_index(int(np.argmax(bad)), bad.shape)])
-        detail = f"address {first:#x} belongs to no tensor"
+        detail = f"address {_first(bad, offsets):#x} belongs to no tensor"
         raise execution.at_lanes(OutOfBounds, f"out of bounds {access}", bad, offsets, None, detail)
     outside = region.view.outside(offsets, size)
     if outside is not None:
         bad = outside if active is None else outside & active
         if bad.any():
-            raise execution.at_lanes(OutOfBounds, f"out of bounds {access}", _lanes(bad), offsets, region)
+            past = region.view.past(_first(bad, offsets))
+            detail = f"{past} bytes past it, before the next element: the strides leave a gap" if past else ""
+            raise execution.at_lanes(OutOfBounds, f"out of bounds {access}", _lanes(bad), offsets, region, detail)
     if size > 1 and int(np.bitwise_or.reduce(offsets, axis=None)) & (size - 1):
         bad = (offsets & (size - 1)) != 0
         if active is not None:
@@ -183,6 +184,11 @@ def check(
     if access != "load":
         _check_protection(execution, region, offsets, active, size, access)
     return region
+
+
+def _first(bad: Lanes, offsets: Offsets) -> int:
+    """Return the offset of the first of the ``bad`` lanes, in the order of the grid."""
+    return int(np.broadcast_to(offsets, bad.shape)[np.unravel_index(int(np.argmax(bad)), bad.shape)])
 
 
 def _check_protection(

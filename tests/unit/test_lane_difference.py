@@ -66,6 +66,13 @@ def test_a_fault_of_memory_that_the_tool_sees_too_is_none(script, capsys):
     assert "memory: virtual FAIL, device PASS" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("poisoned", "different"), [("poison:hidden row padding", 0), ("poison:unrouted experts", 1)])
+def test_a_fault_of_memory_whose_padding_reaches_the_output_is_none(script, capsys, poisoned, different):
+    job, outcomes = found(script, (["memory"], ["memory"]), (["memory", poisoned], [poisoned]))
+    assert script.report([job], outcomes, {job: "PASS: nothing found"}) == different
+    assert f"{1 - different} by poison in the padding" in capsys.readouterr().out
+
+
 def test_the_same_access_is_one_in_the_same_kernel(script):
     def said(kernel):
         report = Report(kind="Invalid __global__ read of size 1 bytes", kernel=kernel, file="mxfp4.py", line=113)

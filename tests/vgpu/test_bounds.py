@@ -166,6 +166,18 @@ def test_the_gap_of_a_strided_view_is_out_of_bounds():
     with VirtualGPU(), pytest.raises(OutOfBounds) as caught:
         row_sum_kernel[(7,)](x, out, 32, 21, BLOCK=32)
     assert (caught.value.index, caught.value.extent) == ((0, 20), (8, 20))
+    assert str(caught.value).endswith(": element (0, 20) of shape (8, 20); 1 lane")
+
+
+def test_a_load_between_the_elements_of_a_stepped_view_says_so():
+    x = torch.randn(8, 60)[:, ::3]
+    with VirtualGPU(), pytest.raises(OutOfBounds) as caught:
+        row_sum_kernel[(8,)](x, torch.zeros(8), 60, 20, BLOCK=32)
+    assert (caught.value.index, caught.value.extent, caught.value.lanes) == ((0, 0), (8, 20), 13)
+    between = (
+        "element (0, 0) of shape (8, 20); 13 lanes: 4 bytes past it, before the next element: the strides leave a gap"
+    )
+    assert str(caught.value).endswith(between)
 
 
 def test_a_packed_fp4_operand_shifted_by_a_byte_is_caught():
