@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
 
@@ -96,7 +96,8 @@ class VirtualLane:
     ``interleavings`` and ``seed``: let programs take turns, in an order of that number; otherwise they run in step.
     ``target``: the marker of the target that launch functions are told they launch for; empty: the one they choose.
     ``sample``: how many programs of each grid run, 0 for all.
-    ``races``: look for accesses of different programs that nothing orders.  ``asks`` is asked whether Triton compiles
+    ``races``: look for accesses of different programs that nothing orders; "strict": also for two stores of one value.
+    ``asks`` is asked whether Triton compiles
     what is launched.
     """
 
@@ -105,7 +106,7 @@ class VirtualLane:
     seed: int = 0
     target: str = ""
     sample: int = 0
-    races: bool = False
+    races: bool | Literal["strict"] = False
     asks: Acceptance | None = field(default=None, repr=False, compare=False)
 
     def interleaved(self, interleavings: Interleavings, seed: int) -> VirtualLane:

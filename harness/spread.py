@@ -12,7 +12,9 @@ from harness.known import issues
 from harness.report.records import Record, Verdict
 
 #: Cases of one child: fewer, and children spend their time importing.
-LEAST = 100
+LEAST = 200
+#: How far the seeds of parts lie apart: a run with the next seed must not draw the same cases again.
+APART = 1 << 32
 #: Which of several verdicts of a check stands: a failure before whatever kept another part from its end.
 _ORDER = (
     Verdict.FAIL, Verdict.CONTRACT, Verdict.CRASH, Verdict.TIMEOUT, Verdict.STICKY_ERROR, Verdict.OOM, Verdict.STALE,
@@ -32,7 +34,7 @@ def spread(jobs: Sequence[Job], cases: int, children: int) -> list[Job]:
         own = -(-cases // implementations[job.contract])
         count = max(1, min(children, own // LEAST))
         parts += [
-            replace(job, examples=-(-own // count), seed=job.seed + part, pinned=job.pinned and part == 0)
+            replace(job, examples=-(-own // count), seed=job.seed + part * APART, pinned=job.pinned and part == 0)
             for part in range(count)
         ]
     return parts

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import torch
 
-from harness.compare import breaking, differing
+from harness.compare import bits, breaking, differing
 
 #: A row of fewer elements is too short a sample: with 16 independent roundings the largest is below a quarter of
 #: its bound with probability 4**-16, so the oracle's own error cannot be small by luck in a longer row.
@@ -51,6 +52,8 @@ class Exact:
         magnitude: torch.Tensor | None = None,
     ) -> str | None:
         """Return the first element whose bits differ from ``low``, or None."""
+        if actual.dtype == low.dtype and torch.equal(bits(actual), bits(low)):
+            return None
         return breaking(name, differing(actual, low), actual, low, "exact")
 
 
@@ -189,15 +192,15 @@ class _Sample:
         """Relative error that accumulation may add to the magnitude."""
         return math.sqrt(self.budget.steps / 2) * torch.finfo(self.budget.accumulate).eps / 2
 
-    @property
+    @cached_property
     def both(self) -> torch.Tensor:
         return self.actual.isfinite() & self.high.isfinite()
 
-    @property
+    @cached_property
     def error(self) -> torch.Tensor:
         return (self.actual - self.high).where(self.both, 0)
 
-    @property
+    @cached_property
     def allowed(self) -> torch.Tensor:
         relative = self.unit + (self.u_out if self.high.shape[1] < SHORT_ROW else 0)
         own = self.own.abs().amax(dim=1, keepdim=True)
@@ -205,6 +208,8 @@ class _Sample:
 
     def misplaced(self) -> torch.Tensor:
         """Return, in the output's shape, where ``actual`` is not finite and should be, or the other way round."""
+        if self.both.all():
+            return self.shaped(~self.both)
         right = _same_class(self.actual, self.high) | (~self.low.isfinite() & _same_class(self.actual, self.low))
         overflowed = self.actual.isinf() & (self.actual.sign() * self.high + self.allowed >= self.largest)
         return self.shaped(~right & ~(self.high.isfinite() & overflowed))

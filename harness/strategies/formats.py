@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, get_args
 
 import torch
@@ -36,28 +37,28 @@ class Format:
     plain: tuple[float, float]
     codes_per_byte: int = 1
 
-    @property
+    @cached_property
     def finite(self) -> tuple[int, ...]:
         """Codes of finite values, in numeric order of the code."""
         return tuple(code for code, value in enumerate(self.values) if math.isfinite(value))
 
-    @property
+    @cached_property
     def nan(self) -> tuple[int, ...]:
         """Codes of NaN; empty for a format without one."""
         return tuple(code for code, value in enumerate(self.values) if math.isnan(value))
 
-    @property
+    @cached_property
     def inf(self) -> tuple[int, ...]:
         """Codes of the infinities; empty for a format without them."""
         return tuple(code for code, value in enumerate(self.values) if math.isinf(value))
 
-    @property
+    @cached_property
     def moderate(self) -> tuple[int, ...]:
         """Codes whose magnitude lies in the range ``plain``, both signs."""
         low, high = self.plain
         return tuple(code for code in self.finite if low <= abs(self.values[code]) <= high)
 
-    @property
+    @cached_property
     def extremes(self) -> tuple[int, ...]:
         """Codes of 0, one, and the least and greatest subnormal and normal magnitudes, each with every sign it has."""
         magnitudes = sorted({abs(self.values[code]) for code in self.finite})
@@ -73,12 +74,12 @@ class Format:
         """The smallest normal magnitude; the smallest one at all for a format without subnormals."""
         return {"e4m3": 2.0**-6, "e5m2": 2.0**-14, "e8m0": 2.0**-127, "e2m1": 1.0}[self.name]
 
-    @property
+    @cached_property
     def signed(self) -> bool:
         """Whether the highest bit of a code is its sign."""
         return any(value < 0 for value in self.values)
 
-    @property
+    @cached_property
     def kinds(self) -> tuple[ValueKind, ...]:
         """The kinds that this format can hold, simplest first."""
         without = ({"with_nan"} if not self.nan else set()) | ({"with_inf"} if not self.inf else set())
@@ -256,8 +257,8 @@ def _shuffled(pool: Sequence[int], size: int, generator: torch.Generator, *, eve
     if every:
         rounds = -(-size // len(pool))
         orders = [torch.randperm(len(pool), generator=generator) for _ in range(min(rounds, _ORDERS))]
-        # the weights of a real model have millions of rounds
-        picks = torch.cat(orders or [torch.empty(0)]).repeat(max(1, -(-rounds // _ORDERS)))[:size].long()
+        # the weights of a real model have millions of rounds: codes are repeated, which are eight times as small
+        picks = torch.cat(orders or [torch.empty(0)])[:size].long()
     else:
         picks = torch.randint(len(pool), (min(size, MOST_DRAWN),), generator=generator)
     drawn = torch.tensor(pool, dtype=torch.uint8)[picks]

@@ -45,12 +45,13 @@ def _divide(a: Data, b: Data) -> Data:
     return quotient
 
 
-def _shift(a: Data, b: Data, function: Binary, beyond: Data | int) -> Data:
-    """Shift; an amount of the type's width or more gives ``beyond``."""
+def _shift(a: Data, b: Data, function: Binary, *, signed: bool = False) -> Data:
+    """Shift; an amount of the type's width or more leaves nothing, or, where ``signed``, copies of the sign."""
     bits = a.dtype.itemsize * 8
     amount = unsigned(b)
-    if amount.size == 0 or amount.max() < bits:
+    if amount.size == 0 or np.maximum.reduce(amount, axis=None) < bits:
         return function(a, b)
+    beyond = np.where(a < 0, -1, 0) if signed else 0
     return np.where(amount < bits, function(a, np.where(amount < bits, b, 0).astype(b.dtype)), beyond).astype(a.dtype)
 
 
@@ -143,9 +144,9 @@ class Arithmetic:
     create_maxsi = _int_method(np.maximum)
     create_minui = _int_method(np.minimum, as_unsigned=True)
     create_maxui = _int_method(np.maximum, as_unsigned=True)
-    create_shl = _int_method(lambda x, y: _shift(x, y, np.left_shift, 0))
-    create_lshr = _int_method(lambda x, y: _shift(x, y, np.right_shift, 0), as_unsigned=True)
-    create_ashr = _int_method(lambda x, y: _shift(x, y, np.right_shift, np.where(x < 0, -1, 0)))
+    create_shl = _int_method(lambda x, y: _shift(x, y, np.left_shift))
+    create_lshr = _int_method(lambda x, y: _shift(x, y, np.right_shift), as_unsigned=True)
+    create_ashr = _int_method(lambda x, y: _shift(x, y, np.right_shift, signed=True))
     create_and = _bit_method(np.bitwise_and)
     create_or = _bit_method(np.bitwise_or)
     create_xor = _bit_method(np.bitwise_xor)

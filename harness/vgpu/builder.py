@@ -116,7 +116,7 @@ class Builder(Arithmetic, Casts, Shapes, Products, Descriptors, Extern):
     def create_addptr(self, pointer: Value, offset: Value) -> Value:
         """Move pointers by signed numbers of elements, in 64 bits."""
         assert isinstance(pointer.type, Pointer)
-        step = offset.data.astype(np.int64)
+        step = offset.data.astype(np.int64, copy=False)
         size = pointer.type.element.bytes
         data = pointer.data + (step if size == 1 else step * size)
         shape = pointer.shape if len(pointer.shape) >= len(offset.shape) else offset.shape

@@ -133,7 +133,7 @@ class Casts:
         data = a.data if is_signed or a.data.dtype == np.bool_ else unsigned(a.data)
         if element.bits == 1:
             return Value((data & 1).astype(np.bool_), element, a.shape)
-        return Value(data.astype(element.held, copy=False).view(element.held), element, a.shape)
+        return Value(data if data.dtype == element.held else data.astype(element.held), element, a.shape)
 
     def create_bitcast(self, a: Value, type: Type) -> Value:
         """Reinterpret the bits; a pointer keeps its provenance."""

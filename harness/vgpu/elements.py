@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,12 @@ class Scalar:
     held: np.dtype[Any]
     stored: np.dtype[Any]
 
-    @property
+    @cached_property
     def bytes(self) -> int:
         """Size of one element in memory; int1 takes a byte."""
         return max(1, self.bits // 8)
 
-    @property
+    @cached_property
     def narrow(self) -> bool:
         """Whether values are held in a wider type than they have."""
         return self.floating and self.bits < 32

@@ -18,7 +18,7 @@ from harness.vgpu.profiles import Profile
 from harness.vgpu.programs import Divergence, Grid, Programs, Where
 from harness.vgpu.storage import Region
 from harness.vgpu.turns import Activity, Interleave, Overflow, Sight
-from harness.vgpu.values import LEAD, Value
+from harness.vgpu.values import LEAD, Value, common
 
 if TYPE_CHECKING:
     from harness.vgpu.races import Races
@@ -238,7 +238,7 @@ class Execution:
         own = None if mask is None else mask.data
         if self.mask is None:
             return own
-        shape = np.broadcast_shapes(*shapes, () if own is None else own.shape)
+        shape = common(*shapes, () if own is None else own.shape)
         running: Where = self.mask
         if self.races is None:
             alike = tuple(axis for axis in range(LEAD) if shape[axis] == 1)

@@ -63,12 +63,13 @@ class Flow(Predication):
         second = hints.pop("arg2", second)
         start, end = (0, first) if self.raw(second) is None else (first, second)
         step = 1 if self.raw(step) is None else step
-        bounds = [self.semantic.to_tensor(bound) for bound in (start, end, step)]
+        begin, first_kind = self._edge(start)
+        stop, second_kind = self._edge(end)
+        stride, third_kind = self._edge(step)
         promote = self.semantic.integer_promote_impl
-        kind = promote(promote(bounds[0].dtype, bounds[1].dtype), bounds[2].dtype)
+        kind = promote(promote(first_kind, second_kind), third_kind)
         element = self.adapter.element(kind)
         record = self.adapter.record(kind, ())
-        begin, stop, stride = (bound.handle.data.astype(np.int64) for bound in bounds)
         if (stride == 0).any():
             self.builder.execution.settle()
             raise ValueError("range() arg 3 must not be zero")
@@ -82,6 +83,14 @@ class Flow(Predication):
             yield self.make(Value((begin + number * stride).astype(element.held), element), record)
         if steps is not None:
             steps.leave()
+
+    def _edge(self, given: Any) -> tuple[Index, Any]:
+        """Return a bound of a range with the type that it has in the language."""
+        number = self.raw(given)
+        if number.__class__ is int and -(2**31) <= number < 2**31:
+            return np.array(number, np.int64, ndmin=LEAD), self.adapter.dtypes["int32"]
+        tensor = self.semantic.to_tensor(given)
+        return tensor.handle.data.astype(np.int64), tensor.dtype
 
     def _within_budget(self, trips: int) -> None:
         """Raise HangDetected for a ``for`` loop that would go on for hours."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import builtins
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from types import FunctionType
+from functools import partial
+from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from harness.vgpu import hints
@@ -55,7 +56,8 @@ class Functions(ABC):
         }
         #: Methods of tensors with a shorter way than the language's own, by name.
         self._methods: dict[str, Callable[..., Any]] = {}
-        self._semantic_wanted: dict[Any, bool] = {}
+        #: How what was called before is called, by identity, beside what keeps that identity in use.
+        self._ways: dict[int, tuple[Any, Callable[[Sequence[Any], dict[str, Any]], Any]]] = {}
 
     @abstractmethod
     def device_call(self, function: FunctionType, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -70,7 +72,8 @@ class Functions(ABC):
     def constant(self, value: Any) -> Any:
         """Return ``value`` as the language holds it: values as they are, tuples member by member, else constexpr."""
         adapter = self.adapter
-        if isinstance(value, adapter.base_value):
+        kind = value.__class__
+        if kind is self.tensor or kind is adapter.constexpr or isinstance(value, adapter.base_value):
             return value
         if isinstance(value, builtins.tuple):
             members = [self.constant(member) for member in value]
@@ -106,31 +109,51 @@ class Functions(ABC):
 
     def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """``function(*args, **kwargs)``."""
-        adapter = self.adapter
         function = self.raw(function)
-        if isinstance(function, BoundMethod):
+        kind = function.__class__
+        if kind is MethodType:
+            owner = function.__self__
+            if owner.__class__ is self.tensor:
+                method = self._methods.get(function.__name__)
+                if method is not None:
+                    return method(owner, *args, **kwargs)
+            return self._other(function, args, kwargs)
+        if kind is BoundMethod:
             args = (function.owner, *args)
             function = function.function
-        python = adapter.jit_function(function)
+        elif kind is BuiltinMethodType and function.__self__.__class__ is not ModuleType:
+            # made anew whenever it is looked up
+            return self._other(function, args, kwargs)
+        known = self._ways.get(id(function))
+        if known is None:
+            known = self._ways[id(function)] = (function, self._way(function))
+        return known[1](args, kwargs)
+
+    def _way(self, function: Any) -> Callable[[Sequence[Any], dict[str, Any]], Any]:
+        """Return how ``function``, which is no method of a value, is called."""
+        python = self.adapter.jit_function(function)
         if python is not None:
-            return self.device_call(python, args, kwargs)
+            return partial(self.device_call, python)
         special = self._special_case(function)
         if special is not None:
-            return special(*args, **kwargs)
+            return lambda args, kwargs: special(*args, **kwargs)
+        if function.__class__ is FunctionType and self.adapter.is_builtin(function):
+            return partial(self._language, function)
+        return partial(self._other, function)
+
+    def _other(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Call what is neither a kernel's code nor done here."""
+        adapter = self.adapter
         if isinstance(function, adapter.constexpr_function):
             result = function.fn(*self._plain(args), **{k: adapter.unwrap(v) for k, v in kwargs.items()})
             return self.constant(result)
         bound_to = getattr(function, "__self__", None)
-        if bound_to.__class__ is self.tensor:
-            method = self._methods.get(function.__name__)
-            if method is not None:
-                return method(bound_to, *args, **kwargs)
         if adapter.is_builtin(function) or isinstance(bound_to, adapter.base_value):
             return self._language(function, args, kwargs)
         library = adapter.device_library(function)
         if library is not function:
             return self._language(library, args, kwargs)
-        if self._wants_semantic(function):
+        if adapter.wants_semantic(function):
             return self.constant(function(*args, **kwargs, _semantic=self.semantic))
         if function in (int, len, float, isinstance, getattr, hasattr, range, list) or bound_to is not None:
             args = tuple(self._plain(args))
@@ -143,19 +166,9 @@ class Functions(ABC):
             return None
 
     def _language(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        if self._wants_semantic(function):
+        if self.adapter.wants_semantic(function):
             kwargs = {**kwargs, "_semantic": self.semantic}
         return self.constant(function(*args, **kwargs))
-
-    def _wants_semantic(self, function: Any) -> bool:
-        key = getattr(function, "__func__", function)
-        try:
-            found = self._semantic_wanted.get(key)
-        except TypeError:
-            return self.adapter.wants_semantic(function)
-        if found is None:
-            found = self._semantic_wanted[key] = self.adapter.wants_semantic(function)
-        return found
 
     def _plain(self, args: Sequence[Any]) -> list[Any]:
         return [self.adapter.unwrap(a) for a in args]

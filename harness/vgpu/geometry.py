@@ -90,7 +90,8 @@ class View:
         run, outer, nested = self._runs
         bad: Mask
         if nested and not outer:
-            if offsets.min() >= self.start and offsets.max() <= self.stop - size:
+            first, last = np.minimum.reduce(offsets, axis=None), np.maximum.reduce(offsets, axis=None)
+            if first >= self.start and last <= self.stop - size:
                 return None
             bad = (offsets < self.start) | (offsets > self.stop - size)
             return bad
@@ -115,7 +116,8 @@ class View:
         """Return which accesses touch at least one byte of the view, or None if none does."""
         if self.empty or offsets.size == 0:
             return None
-        if offsets.max() + size <= self.start or offsets.min() >= self.stop:
+        first, last = np.minimum.reduce(offsets, axis=None), np.maximum.reduce(offsets, axis=None)
+        if last + size <= self.start or first >= self.stop:
             return None
         touched = np.zeros(offsets.shape, np.bool_)
         for byte in range(size):

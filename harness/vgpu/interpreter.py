@@ -9,18 +9,24 @@ from typing import Any
 
 from harness.vgpu.builder import Builder
 from harness.vgpu.flow import Flow
+from harness.vgpu.frequent import Frequent
 from harness.vgpu.functions import BoundMethod
 from harness.vgpu.rewrite import rewritten
-from harness.vgpu.shortcuts import Shortcuts
 from harness.vgpu.triton_adapter import Adapter
 
 
-class Interpreter(Shortcuts, Flow):
+class Interpreter(Frequent, Flow):
     """Runs rewritten kernels.  Literals and constexpr parameters are ``tl.constexpr``, as in Triton's compiler."""
 
     def __init__(self, adapter: Adapter, builder: Builder) -> None:
         super().__init__(adapter, builder)
         self._bound: dict[FunctionType, FunctionType] = {}
+        #: Sessions that it has served.
+        self.uses = 0
+
+    def rest(self) -> None:
+        """Forget the last launch, and with it the memory that it held."""
+        vars(self.builder).pop("execution", None)
 
     def attribute(self, owner: Any, name: str) -> Any:
         """``owner.name``."""
@@ -62,9 +68,9 @@ class Interpreter(Shortcuts, Flow):
 
     def device_call(self, function: FunctionType, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Call a ``@triton.jit`` function."""
-        bound = self.bind(function)
-        result = bound(*(self.constant(a) for a in args), **{k: self.constant(v) for k, v in kwargs.items()})
-        return self.constant(result)
+        bound = self._bound.get(function) or self.bind(function)
+        constant = self.constant
+        return constant(bound(*[constant(a) for a in args], **{k: constant(v) for k, v in kwargs.items()}))
 
     def bind(self, function: FunctionType) -> FunctionType:
         """Return the rewritten function, bound to this interpreter."""

@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import FunctionType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 
-from harness.vgpu.elements import SCALARS, Pointer
+from harness.vgpu.elements import INT32, SCALARS, Pointer
 from harness.vgpu.execution import Execution, locate
 from harness.vgpu.faults import KernelFault
 from harness.vgpu.interpreter import Interpreter
@@ -26,7 +27,7 @@ from harness.vgpu.shadow import Shadow
 from harness.vgpu.storage import Region, view_of
 from harness.vgpu.triton_names import LAUNCH_OPTIONS
 from harness.vgpu.turns import Activity, Crowd, Interleave, Overflow
-from harness.vgpu.values import LEAD, Value
+from harness.vgpu.values import LEAD, Value, scalar
 
 #: Programs of a first batch, which shows how large the kernel's blocks are.
 _FIRST_BATCH = 32
@@ -36,6 +37,9 @@ _LANES = 1 << 21
 _MOST_THREADS = 1024
 #: Types of an integer argument, the first that holds it.
 _RANGES = (("int32", -(2**31), 2**31), ("int64", -(2**63), 2**63), ("uint64", 0, 2**64))
+
+
+_DECLARED: WeakKeyDictionary[FunctionType, tuple[inspect.Signature, dict[str, Any]]] = WeakKeyDictionary()
 
 
 class Arguments:
@@ -48,7 +52,7 @@ class Arguments:
 
     def bind(self, fn: Any, function: FunctionType, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return every parameter's argument, defaults filled in; raises TypeError or KeyError as Triton does."""
-        signature = inspect.signature(function)
+        signature, _ = self._declared(function)
         own = {name: value for name, value in kwargs.items() if name in signature.parameters}
         for name in kwargs:
             if name not in own and name not in LAUNCH_OPTIONS:
@@ -60,12 +64,21 @@ class Arguments:
         bound.apply_defaults()
         return dict(bound.arguments)
 
+    def _declared(self, function: FunctionType) -> tuple[inspect.Signature, dict[str, Any]]:
+        """Return the signature of a kernel, and what the annotation of each parameter demands."""
+        found = _DECLARED.get(function)
+        if found is None:
+            signature = inspect.signature(function)
+            types = {n: self._adapter.annotated_type(p.annotation) for n, p in signature.parameters.items()}
+            found = _DECLARED[function] = (signature, types)
+        return found
+
     def values(self, fn: Any, function: FunctionType, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the kernel's parameters as tensors and compile-time constants."""
         converted = {}
-        parameters = inspect.signature(function).parameters
+        _, types = self._declared(function)
         for number, (name, argument) in enumerate(arguments.items()):
-            wanted = self._adapter.annotated_type(parameters[name].annotation)
+            wanted = types[name]
             if wanted == "constexpr":
                 converted[name] = self._interpreter.constant(self._adapter.unwrap(argument))
             else:
@@ -113,6 +126,8 @@ class Arguments:
             if not chosen:
                 raise OverflowError(f"argument {name}: {argument} does not fit into 64 bits")
         kind = wanted if wanted is not None and not wanted.is_ptr() else adapter.dtypes[chosen]
+        if kind is adapter.dtypes["int32"] and argument.__class__ is int and chosen == "int32":
+            return self._interpreter.make(scalar(argument, INT32), adapter.record(kind, ()))
         return self._interpreter.semantic.scalar_constant(argument, kind)
 
     def _pointer(self, name: str, tensor: torch.Tensor, element: Any) -> Any:
@@ -124,8 +139,9 @@ class Arguments:
             raise ValueError(f"argument {name}: Triton has no {element.name} for {options.arch}; it has {known}")
         region = Region(name, self._shadow.storage(tensor), view_of(tensor))
         kind = self._adapter.tl.pointer_type(element)
-        data = np.full((1,) * LEAD, region.view.start, np.int64)
-        return self._adapter.tensor(Value(data, Pointer(SCALARS[element.name]), (), region), kind)
+        data = np.array(region.view.start, np.int64, ndmin=LEAD)
+        made = Value(data, Pointer(SCALARS[element.name]), (), region)
+        return self._interpreter.make(made, self._adapter.record(kind, ()))
 
     def _descriptor(self, name: str, descriptor: Any) -> Any:
         base = self._pointer(name, descriptor.base, self._adapter.pointer_dtype(descriptor.base.dtype))

@@ -12,7 +12,7 @@ from harness.vgpu.execution import Execution
 from harness.vgpu.faults import Misaligned, OutOfBounds, UnwrittenRead, WriteToInput
 from harness.vgpu.journal import place_of
 from harness.vgpu.storage import Region, Written
-from harness.vgpu.values import LEAD, Data, Mixed, Value
+from harness.vgpu.values import LEAD, Data, Mixed, Value, common
 
 Lanes = NDArray[np.bool_]
 Offsets = NDArray[np.int64]
@@ -102,14 +102,17 @@ def load(
     enabled = execution.active(mask, pointer.data.shape)
     if len(pieces) == 1 and pieces[0][2] is None:
         region, offsets, _ = pieces[0]
+        if enabled is not None and np.logical_and.reduce(enabled, axis=None):
+            enabled = mask = None
         bits = _read(execution, region, offsets, enabled, element, order)
     else:
-        shape = np.broadcast_shapes(pointer.data.shape, () if enabled is None else enabled.shape)
+        shape = common(pointer.data.shape, () if enabled is None else enabled.shape)
         bits = np.zeros(shape, element.stored)
         for region, offsets, lanes in pieces:
             assert lanes is not None
             active = lanes if enabled is None else lanes & enabled
-            bits = np.where(active, _read(execution, region, offsets, active, element, order), bits)
+            these = None if active.all() else active
+            bits = np.where(active, _read(execution, region, offsets, these, element, order), bits)
     data = from_bits(bits, element)
     if mask is not None:
         instead: Data | int = 0
@@ -139,14 +142,19 @@ def store(execution: Execution, pointer: Value, value: Value, mask: Value | None
         checked = check(execution, region, offsets, active, element.bytes, "store")
         if execution.races is not None:
             execution.races.store(checked, offsets, active, bits, element.bytes, order)
-        shape = np.broadcast_shapes(offsets.shape, bits.shape, () if active is None else active.shape)
-        index = np.broadcast_to(offsets >> _SHIFT[element.bytes], shape)
-        values = np.broadcast_to(bits, shape)
+        shape = common(offsets.shape, bits.shape, () if active is None else active.shape)
+        index = _spread(offsets >> _SHIFT[element.bytes], shape)
+        values = _spread(bits, shape)
         if active is None:
             write(execution, checked, index.reshape(-1), values.reshape(-1), element)
         else:
-            on = np.broadcast_to(active, shape)
+            on = _spread(active, shape)
             write(execution, checked, index[on], values[on], element)
+
+
+def _spread(data: Data, shape: tuple[int, ...]) -> Data:
+    """Return ``data`` broadcast to ``shape``; numpy takes as long for one that has it already."""
+    return data if data.shape == shape else np.broadcast_to(data, shape)
 
 
 def write(execution: Execution, region: Region, index: Offsets, bits: Data, element: Element) -> None:
@@ -213,11 +221,8 @@ def _read(
     element: Element,
     order: Order | None,
 ) -> Data:
-    if active is not None:
-        if active.all():
-            active = None
-        elif not active.any():
-            return np.zeros((1,) * offsets.ndim, element.stored)
+    if active is not None and not active.any():
+        return np.zeros((1,) * offsets.ndim, element.stored)
     size = element.bytes
     if active is not None:
         offsets = np.where(active, offsets, 0 if region is None else region.view.start)

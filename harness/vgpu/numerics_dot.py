@@ -60,19 +60,36 @@ def matmul(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
 
     float32 operands are summed in float64 and rounded once: a float32 product of a matrix library sums a column in an
     order that depends on the column's place, a tensor core does not, and in float64 the products of 16-bit and tf32
-    operands add up exactly.  Sums that may pass float32's range stay in float32, to overflow where hardware does.
+    operands add up exactly.  A sum that may pass float32's range on the way stays in float32, to overflow where
+    hardware does; no sum of another row or column notices.
     """
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        if a.dtype != np.float32 or b.dtype != np.float32 or _peak(a) * _peak(b) * a.shape[-1] > _FLOAT32_MAX:
+        if a.dtype != np.float32 or b.dtype != np.float32:
             return _batched(a, b)
-        left, right = _float64("left", a), _float64("right", b)
-        lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-        sums = _scratch.take("sums", (*lead, a.shape[-2], b.shape[-1]))
-        return np.matmul(left, right, out=sums).astype(np.float32)
+        sums = _summed(a, b).astype(np.float32)
+        if _peak(a) * _peak(b) * a.shape[-1] <= _FLOAT32_MAX:
+            return sums
+        reach = _peaks(a, -1) * _peaks(b, -2) * a.shape[-1]
+        return np.where(reach > _FLOAT32_MAX, _batched(a, b), sums)
+
+
+def _summed(a: F32, b: F32) -> NDArray[np.float64]:
+    left, right = _float64("left", a), _float64("right", b)
+    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    return np.matmul(left, right, out=_scratch.take("sums", (*lead, a.shape[-2], b.shape[-1])))
+
+
+def _peaks(x: F32, axis: int) -> NDArray[np.float64]:
+    """Return the largest finite magnitudes along ``axis``, which stays with size 1."""
+    peaks: F32 = np.max(np.abs(x), axis=axis, where=np.isfinite(x), initial=0.0, keepdims=True)
+    return peaks.astype(np.float64)
 
 
 def _peak(x: F32) -> float:
     """Return the largest finite magnitude."""
+    largest = float(np.maximum.reduce(np.abs(x), axis=None, initial=0.0))
+    if math.isfinite(largest):
+        return largest
     return float(np.max(np.abs(x), where=np.isfinite(x), initial=0.0))
 
 

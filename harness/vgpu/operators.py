@@ -9,28 +9,37 @@ from typing import Any
 import numpy as np
 
 from harness.vgpu.builder import Builder
-from harness.vgpu.elements import FP32, INT32, Pointer, Scalar
+from harness.vgpu.direct import DIRECT
+from harness.vgpu.elements import FP32, INT1, INT32, INT64, Pointer, Scalar
 from harness.vgpu.functions import Functions
 from harness.vgpu.triton_adapter import Adapter, TypeRecord
-from harness.vgpu.values import LEAD, Value
+from harness.vgpu.values import LEAD, Value, common
 
 Plain = Callable[[Any, Any], Any]
 #: Builder methods for floats, signed and unsigned integers; "" where the semantic layer must decide.
 Methods = tuple[str, str, str]
+_WIDTHS = {INT32, INT64}
 
 
 def _binary(name: str, plain: Plain, methods: Methods | None = None) -> Callable[[Operators, Any, Any], Any]:
     """Return an operator; ``methods`` also serve a number on one side."""
     reverse = name.replace("__", "__r", 1)
+    bitwise = name in ("__and__", "__or__", "__xor__")
+    direct = DIRECT.get(name, {})
 
     def method(self: Operators, left: Any, right: Any) -> Any:
+        if left.__class__ is self.tensor and (function := direct.get(left.dtype.name)) is not None:
+            a: Value = left.handle
+            b = self._beside(left, right, False, bitwise)
+            if b is not None:
+                return self.like(left, Value(function(a.data, b.data), a.type, a.shape))
         if methods is not None:
-            found = self.operands(left, right)
+            found = self.operands(left, right, bitwise=bitwise)
             if found is not None:
-                a, b, record = found
-                create = self.chosen(methods, a, record)
+                first, second, record = found
+                create = self.chosen(methods, first, record)
                 if create is not None:
-                    return self.make(create(a, b), record)
+                    return self.make(create(first, second), record)
         if isinstance(left, self.tensor):
             return self.operators[name](left, right, _semantic=self.semantic)
         if isinstance(right, self.tensor):
@@ -42,14 +51,22 @@ def _binary(name: str, plain: Plain, methods: Methods | None = None) -> Callable
 
 def _compare(name: str, mirrored: str, plain: Plain, methods: Methods) -> Callable[[Operators, Any, Any], Any]:
     reverse = name.replace("__", "__r", 1)
+    direct = DIRECT[name]
 
     def method(self: Operators, left: Any, right: Any) -> Any:
+        if left.__class__ is self.tensor and (function := direct.get(left.dtype.name)) is not None:
+            a: Value = left.handle
+            b = self._beside(left, right, True, False)
+            if b is not None:
+                return self.make(
+                    Value(function(a.data, b.data), INT1, a.shape), self.adapter.record(self.int1, a.shape)
+                )
         found = self.operands(left, right, comparing=True)
         if found is not None:
-            a, b, record = found
-            create = self.chosen(methods, a, record)
+            first, second, record = found
+            create = self.chosen(methods, first, record)
             if create is not None:
-                return self.make(create(a, b), self.adapter.record(self.int1, record.sizes))
+                return self.make(create(first, second), self.adapter.record(self.int1, record.sizes))
         if isinstance(left, self.tensor):
             return self.operators[name](left, right, _semantic=self.semantic)
         if isinstance(right, self.tensor):
@@ -65,34 +82,53 @@ class Operators(Functions):
 
     def __init__(self, adapter: Adapter, builder: Builder) -> None:
         super().__init__(adapter, builder)
-        names = [n for n in dir(adapter.tensor) if n == "to" or n.startswith(("__", "logical_"))]
-        self.operators: dict[str, Any] = {n: f for n in names if (f := adapter.operator(n)) is not None}
-        # object's own comparisons are no operators of tensors
-        for inherited in ("__rlt__", "__rle__", "__rgt__", "__rge__", "__req__", "__rne__"):
-            if inherited not in adapter.tensor.__dict__:
-                self.operators.pop(inherited, None)
+        self.operators = adapter.operators
         self.int1 = adapter.dtypes["int1"]
         self._numbers: dict[tuple[Any, ...], Value] = {}
 
     # -- operands that need no promotion
 
-    def operands(self, left: Any, right: Any, *, comparing: bool = False) -> tuple[Value, Value, TypeRecord] | None:
+    def operands(
+        self, left: Any, right: Any, *, comparing: bool = False, bitwise: bool = False
+    ) -> tuple[Value, Value, TypeRecord] | None:
         """Return both operands with one shape and the type they share, or None where the semantic layer must decide."""
         tensor = self.tensor
         if isinstance(left, tensor):
             a: Value = left.handle
             if isinstance(right, tensor):
                 if left.dtype is not right.dtype:
-                    return None
+                    return self._promoted(left, right)
                 b: Value = right.handle
                 return self._aligned(a, b, left.dtype)
-            number = self._number(right, a, left.dtype, comparing)
+            number = self._number(right, a, left.dtype, comparing, bitwise)
             return None if number is None else (a, number, self.adapter.record(left.dtype, a.shape))
         if isinstance(right, tensor):
             b = right.handle
-            number = self._number(left, b, right.dtype, comparing)
+            number = self._number(left, b, right.dtype, comparing, bitwise)
             return None if number is None else (number, b, self.adapter.record(right.dtype, b.shape))
         return None
+
+    def _beside(self, left: Any, right: Any, comparing: bool, bitwise: bool) -> Value | None:
+        """Return ``right`` if it is a number, or a tensor of the type and shape of ``left``, else None."""
+        a = left.handle
+        if a.__class__ is not Value:
+            return None
+        if right.__class__ is not self.tensor:
+            return self._number(right, a, left.dtype, comparing, bitwise)
+        b = right.handle
+        fits = right.dtype is left.dtype and b.__class__ is Value and b.shape == a.shape
+        return b if fits else None
+
+    def _promoted(self, left: Any, right: Any) -> tuple[Value, Value, TypeRecord] | None:
+        """Return a signed integer of 32 bits and one of 64 as two of 64, or None for any other pair of types."""
+        a, b = left.handle, right.handle
+        if not (isinstance(a, Value) and isinstance(b, Value) and {a.type, b.type} == _WIDTHS):
+            return None
+        if not (left.dtype.is_int_signed() and right.dtype.is_int_signed()):
+            return None
+        if a.type is INT32:
+            return self._aligned(self.builder.create_int_cast(a, INT64, True), b, right.dtype)
+        return self._aligned(a, self.builder.create_int_cast(b, INT64, True), left.dtype)
 
     def _aligned(self, a: Value, b: Value, dtype: Any) -> tuple[Value, Value, TypeRecord] | None:
         if not isinstance(a, Value) or not isinstance(a.type, Scalar):
@@ -116,30 +152,39 @@ class Operators(Functions):
             return None
         return a, b, self.adapter.record(dtype, a.shape)
 
-    def _number(self, given: Any, beside: Value, dtype: Any, comparing: bool) -> Value | None:
+    def _number(self, given: Any, beside: Value, dtype: Any, comparing: bool, bitwise: bool = False) -> Value | None:
         """Return a compile-time number in the type of the tensor beside it, if it takes no part in promotion."""
         value = given.value if isinstance(given, self.adapter.constexpr) else given
-        if not isinstance(beside, Value) or not isinstance(beside.type, Scalar):
+        kind = value.__class__
+        if not isinstance(beside, Value) or not (kind is int or kind is float or (bitwise and kind is bool)):
             return None
+        # a zero as text: the negative one is equal to it
+        key = (str(value) if kind is float and not value else value, kind, dtype.name, beside.shape, comparing)
+        found = self._numbers.get(key)
+        if found is None:
+            found = self._converted(value, beside, dtype, comparing)
+            # a NaN would not be found again
+            if found is not None and value == value:
+                self._numbers[key] = found
+        return found
+
+    def _converted(self, value: float, beside: Value, dtype: Any, comparing: bool) -> Value | None:
         type = beside.type
+        if not isinstance(type, Scalar):
+            return None
         if value.__class__ is int and not type.floating and type.bits > 1:
             half = 1 << (type.bits - 1)
             low, high = (-half, half) if dtype.is_int_signed() else (0, 2 * half)
             if not low <= value < high:
                 return None
             value = value if value < half else value - 2 * half
-        elif not (value.__class__ in (int, float) and type.floating) or (comparing and type is not FP32):
+        elif value.__class__ is bool:
+            if type is not INT1:
+                return None
+        elif not type.floating or (comparing and type is not FP32):
             return None
-        rank = len(beside.shape)
-        key = (value, value.__class__, type.name, rank)
-        found = self._numbers.get(key)
-        # 0.0 == -0.0, so zeros are not kept
-        if found is None or value == 0:
-            scalar: Value = getattr(self.builder, f"get_{type.name}")(value)
-            found = Value(scalar.data.reshape((1,) * (LEAD + rank)), type)
-            if value == value:
-                self._numbers[key] = found
-        return Value(found.data, type, beside.shape)
+        scalar: Value = getattr(self.builder, f"get_{type.name}")(value)
+        return Value(scalar.data.reshape((1,) * (LEAD + len(beside.shape))), type, beside.shape)
 
     def chosen(self, methods: Methods, a: Value, record: TypeRecord) -> Callable[[Value, Value], Value] | None:
         """Return the builder's method for the operands' type, or None."""
@@ -151,6 +196,16 @@ class Operators(Functions):
     def make(self, value: Value, record: TypeRecord) -> Any:
         """Return a tensor of the language."""
         return self.adapter.make(value, record)
+
+    def like(self, tensor: Any, value: Value) -> Any:
+        """Return a tensor of the language with the type of ``tensor``."""
+        made = self.tensor.__new__(self.tensor)
+        made.handle = value
+        made.type = tensor.type
+        made.dtype = tensor.dtype
+        made.shape = tensor.shape
+        made.numel = tensor.numel
+        return made
 
     # -- operators
 
@@ -194,7 +249,7 @@ class Operators(Functions):
             raw = self.raw(offset)
             if raw.__class__ is not int or not -(2**31) <= raw < 2**31:
                 return None
-            step = Value(np.full((1,) * LEAD, raw, np.int64), INT32)
+            step = Value(np.array(raw, np.int64, ndmin=LEAD), INT32)
         if base.shape != step.shape:
             if not base.shape:
                 base = self.builder.create_splat_to(base, step.shape)
@@ -202,7 +257,7 @@ class Operators(Functions):
                 step = self.builder.create_splat_to(step, base.shape)
             elif len(base.shape) == len(step.shape):
                 try:
-                    shape = np.broadcast_shapes(base.shape, step.shape)
+                    shape = common(base.shape, step.shape)
                 except ValueError:
                     return None
                 base = self.builder.create_broadcast(base, shape)
@@ -210,6 +265,8 @@ class Operators(Functions):
             else:
                 return None
         moved = self.builder.create_addptr(base, step)
+        if moved.shape == pointer.handle.shape:
+            return self.like(pointer, moved)
         return self.make(moved, self.adapter.record(pointer.dtype, moved.shape))
 
     def static(self, plain: Plain, left: Any, right: Any) -> Any:
@@ -244,7 +301,12 @@ class Operators(Functions):
 
     def invert(self, a: Any) -> Any:
         """Bitwise complement."""
-        return self.semantic.invert(a) if isinstance(a, self.tensor) else self.constant(~self.raw(a))
+        if not isinstance(a, self.tensor):
+            return self.constant(~self.raw(a))
+        value = a.handle
+        if not isinstance(value, Value) or not isinstance(value.type, Scalar) or value.type.floating:
+            return self.semantic.invert(a)
+        return self.make(Value(~value.data, value.type, value.shape), self.adapter.record(a.dtype, value.shape))
 
     def not_(self, a: Any) -> Any:
         """Logical negation, lane by lane for tensors."""

@@ -31,16 +31,13 @@ class Programs:
         self.y = y
         self.z = z
         self.lead: tuple[int, ...] = np.broadcast_shapes(x.shape, y.shape, z.shape)
+        #: Number of programs.
+        self.count = math.prod(self.lead)
 
     @classmethod
     def box(cls, x: Ids, y: Ids, z: Ids) -> Programs:
         """Return every combination of the ids of three axes."""
         return cls(x.reshape(1, 1, -1), y.reshape(1, -1, 1), z.reshape(-1, 1, 1))
-
-    @property
-    def count(self) -> int:
-        """Number of programs."""
-        return math.prod(self.lead)
 
     def at(self, lead_index: tuple[int, ...]) -> tuple[int, int, int]:
         """Return the (x, y, z) of the program at ``lead_index``; an index of an axis of size 1 is ignored."""

@@ -19,14 +19,19 @@ from harness.vgpu.faults import Suspect
 from harness.vgpu.interpreter import Interpreter
 from harness.vgpu.launch import Arguments, Runner, add_place, check_warps, grid_of
 from harness.vgpu.limits import Limits
+from harness.vgpu.profiles import Profile
 from harness.vgpu.profiles import profile as profile_named
 from harness.vgpu.races import Races
 from harness.vgpu.schedule import COMPUTE_UNITS, Schedule
 from harness.vgpu.shadow import Pattern, Shadow, Unwritten, Watch
-from harness.vgpu.triton_adapter import adapter
+from harness.vgpu.triton_adapter import Adapter, adapter
 
 #: Largest block seen, by kernel and the constants it was launched with: how many programs to run at once.
 _BLOCKS: dict[tuple[Any, ...], int] = {}
+#: Interpreters that no session uses, with what they know of kernels.
+_IDLE: list[Interpreter] = []
+#: Sessions that one interpreter serves: it keeps the kernels that it has seen.
+_MOST_USES = 200
 
 
 @dataclass(frozen=True)
@@ -114,9 +119,9 @@ class VirtualGPU:
     def __enter__(self) -> VirtualGPU:
         """Install the interception of launches and the watch over torch's allocations."""
         self._adapter = adapter()
-        self._builder = Builder(self._profile)
+        self._interpreter = _interpreter(self._adapter, self._profile)
+        self._builder = self._interpreter.builder
         self._builder.scratch = self._adapter.scratch if self._allocator else None
-        self._interpreter = Interpreter(self._adapter, self._builder)
         self._arguments = Arguments(self._interpreter, self._shadow)
         for name, value in self._protect.items():
             for leaf in tree_leaves(value):
@@ -134,6 +139,9 @@ class VirtualGPU:
     ) -> None:
         """Restore Triton, whatever happened."""
         self._stack.__exit__(kind, error, trace)
+        self._interpreter.rest()
+        if self._interpreter.uses < _MOST_USES:
+            _IDLE.append(self._interpreter)
 
     def unwritten(self, tensor: torch.Tensor) -> Unwritten | None:
         """Return which elements of ``tensor`` no kernel and no torch operation wrote, or None if there are none."""
@@ -230,3 +238,15 @@ class VirtualGPU:
         )
         runner.run(sizes, _BLOCKS.get(key, 0))
         _BLOCKS[key] = execution.largest_block
+
+
+def _interpreter(known: Adapter, profile: Profile) -> Interpreter:
+    """Return an interpreter that no other session uses, one that knows kernels already if there is any."""
+    try:
+        found = _IDLE.pop()
+    except IndexError:
+        found = None
+    if found is None or found.builder.options.profile is not profile or found.adapter is not known:
+        found = Interpreter(known, Builder(profile))
+    found.uses += 1
+    return found

@@ -8,7 +8,7 @@ import numpy as np
 
 from harness.vgpu.elements import INT32, Block
 from harness.vgpu.execution import Execution
-from harness.vgpu.values import LEAD, Data, Value, combine
+from harness.vgpu.values import LEAD, Data, Value, combine, common
 
 Shape = tuple[int, ...]
 
@@ -66,7 +66,7 @@ class Shapes:
 
     def create_join(self, a: Value, b: Value) -> Value:
         """Stack along a new last axis of size 2."""
-        return combine((a, b), lambda data: np.stack(np.broadcast_arrays(*data), axis=-1), (*a.shape, 2))
+        return combine((a, b), _paired, (*a.shape, 2))
 
     def create_split(self, a: Value) -> tuple[Value, Value]:
         """Take the last axis, of size 2, apart."""
@@ -101,6 +101,14 @@ class Shapes:
         rows = np.broadcast_to(np.arange(count).reshape((*lead, 1)), data.shape)
         total = np.bincount((rows * bins + data)[keep], minlength=count * bins)
         return Value(total.reshape((*lead, bins)).astype(np.int32), INT32, (bins,))
+
+
+def _paired(data: tuple[Data, ...]) -> Data:
+    left, right = data
+    pairs = np.empty((*common(left.shape, right.shape), 2), np.result_type(left, right))
+    pairs[..., 0] = left
+    pairs[..., 1] = right
+    return pairs
 
 
 def _joined(data: tuple[Data, ...], values: tuple[Value, ...], axis: int) -> Data:

@@ -136,7 +136,21 @@ class Shortcuts(Operators):
             value = self._cast(tensor.handle, tensor.dtype, target)
             if value is not None:
                 return self.make(value, self.adapter.record(target, value.shape))
+        elif not args and kwargs.keys() == _BITCAST and self.raw(kwargs["bitcast"]) is True:
+            value = self._same_bits(tensor, target)
+            if value is not None:
+                return self.make(value, self.adapter.record(target, value.shape))
         return self.operators["to"](tensor, dtype, *args, **kwargs, _semantic=self.semantic)
+
+    def _same_bits(self, tensor: Any, target: Any) -> Value | None:
+        """Return numbers reinterpreted as another type of their size, or None."""
+        if not self._is_plain(tensor) or type(target) is not self.adapter.dtype or target is tensor.dtype:
+            return None
+        value: Value = tensor.handle
+        new = self.adapter.element(target)
+        if not isinstance(value.type, Scalar) or new.bits != value.type.bits or new.bits <= 1:
+            return None
+        return self.builder.create_bitcast(value, new)
 
     def _cast(self, value: Value, source: Any, target: Any) -> Value | None:
         old, new = value.type, self.adapter.element(target)
@@ -189,5 +203,6 @@ class Shortcuts(Operators):
         return self.make(value.reshaped(expand, sizes), self.adapter.record(tensor.dtype, sizes))
 
 
+_BITCAST = {"bitcast"}
 _WHOLE = builtins.slice(None, None, None)
 _NOTHING: Any = None

@@ -10,10 +10,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -71,6 +72,7 @@ class Adapter:
         self.out_of_resources: Any = importlib.import_module("triton.runtime.errors").OutOfResources
         self._kinds = self._combine_kinds()
         self._records: dict[tuple[str, tuple[int, ...]], TypeRecord] = {}
+        self._semantic_wanted: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
         # Triton compares types by identity in places, so these must be its own objects
         own = [v for v in vars(self.core).values() if type(v) is self.dtype]
         self.dtypes = {v.name: v for v in own if v.name in SCALARS}
@@ -111,6 +113,17 @@ class Adapter:
 
     def wants_semantic(self, fn: Any) -> bool:
         """Whether ``fn`` has a parameter for the semantic layer."""
+        key = getattr(fn, "__func__", fn)
+        try:
+            found = self._semantic_wanted.get(key)
+            if found is None:
+                found = self._semantic_wanted[key] = self._has_semantic(key)
+        except TypeError:
+            # some callables cannot be hashed, others not be referred to weakly
+            return self._has_semantic(fn)
+        return found
+
+    def _has_semantic(self, fn: Any) -> bool:
         signature = getattr(fn, "signature", None)
         if signature is None:
             try:
@@ -123,6 +136,17 @@ class Adapter:
         """Return the tensor method ``name`` without its check for the semantic layer, or None."""
         method = getattr(self.tensor, name, None)
         return getattr(method, "__wrapped__", method)
+
+    @cached_property
+    def operators(self) -> dict[str, Any]:
+        """The methods of tensors that are operators, or casts, by name."""
+        names = [n for n in dir(self.tensor) if n == "to" or n.startswith(("__", "logical_"))]
+        found = {n: f for n in names if (f := self.operator(n)) is not None}
+        # object's own comparisons are no operators of tensors
+        for inherited in ("__rlt__", "__rle__", "__rgt__", "__rge__", "__req__", "__rne__"):
+            if inherited not in self.tensor.__dict__:
+                found.pop(inherited, None)
+        return found
 
     def combine_kind(self, fn: Any) -> str | None:
         """Return the name of a combine function of Triton's standard library, or None for any other."""

@@ -6,9 +6,10 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tests.teeth.numerics_faults import FAULTS
+from tests.teeth.numerics_faults import FAULTS, NumericsFault
 from tests.vgpu.conformance.allowances import ALLOWANCES
 from tests.vgpu.conformance.cases import every_case
 from tests.vgpu.conformance.compare import judge
@@ -58,3 +59,17 @@ def test_the_recorded_case_differs(fault, recorded, tmp_path):
     with vgpu_with(fault, tmp_path) as package:
         judged = judge({fault.case: cases[fault.case]}, recording, ALLOWANCES, package)
     assert [line.partition(": ")[0] for line in judged.unexplained] == [fault.case]
+
+
+def test_sums_that_notice_an_overflow_elsewhere_are_seen(tmp_path):
+    old = "np.where(reach > _FLOAT32_MAX, _batched(a, b), sums)"
+    fault = NumericsFault("one overflow changes every sum", "numerics_dot.py", old, "_batched(a, b)", "")
+    a = np.random.default_rng(0).standard_normal((64, 500), np.float32)
+    b, far = a.T[:, :33].copy(), a.copy()
+    far[0] = 2.0**126
+    with vgpu_with(None, tmp_path / "right") as package:
+        matmul = package.numerics.matmul
+        np.testing.assert_array_equal(matmul(far, b)[1:], matmul(a, b)[1:])
+    with vgpu_with(fault, tmp_path / "planted") as package:
+        matmul = package.numerics.matmul
+        assert not np.array_equal(matmul(far, b)[1:], matmul(a, b)[1:])

@@ -16,6 +16,11 @@ FAULTS = {
         "    verdicts = {part.verdict for part in parts} - {Verdict.STALE} or {Verdict.STALE}\n",
         "a_known_failure_that_others_only_pass_or_do_not_look_for_is_stale",
     ),
+    "parts have the seeds of other runs": (
+        "seed=job.seed + part * APART,",
+        "seed=job.seed + part,",
+        "runs_with_other_seeds_share_no_part",
+    ),
     "a part is its own witness": (
         "if place != number])",
         "if place >= 0])",

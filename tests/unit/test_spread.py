@@ -26,9 +26,15 @@ def test_implementations_share_the_cases_of_their_contract():
 
 def test_parts_have_seeds_of_their_own_and_one_has_the_pinned_cases():
     parts = spread([JOB], 1000, 4)
-    assert [part.seed for part in parts] == [3, 4, 5, 6]
+    assert parts[0].seed == 3
+    assert len({part.seed for part in parts}) == 4
     assert [part.pinned for part in parts] == [True, False, False, False]
     assert not any(part.pinned for part in spread([replace(JOB, pinned=False)], 1000, 2))
+
+
+def test_runs_with_other_seeds_share_no_part():
+    runs = [spread([replace(JOB, seed=seed)], 4000, 16) for seed in range(20)]
+    assert len({part.seed for run in runs for part in run}) == sum(map(len, runs))
 
 
 def test_a_child_is_not_started_for_a_handful_of_cases():

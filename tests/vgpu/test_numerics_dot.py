@@ -30,6 +30,23 @@ def test_products_past_the_range_of_float32_do_not_cancel() -> None:
     assert np.isnan(numerics.dot(a, b, profile=profile("sm_120"), operand="bf16")).all()
 
 
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_what_overflows_changes_no_sum_of_another_row_or_column(shape: tuple[int, int, int]) -> None:
+    rows, depth, columns = shape
+    random = np.random.default_rng(0)
+    a = random.standard_normal((3, rows, depth), np.float32)
+    b = random.standard_normal((3, depth, columns), np.float32)
+    expected = numerics.matmul(a, b)
+    a[1, 2], b[2, :, 1] = 2.0**100, -(2.0**100)
+    a[2, 3], b[1, :, 0] = 2.0**90, 2.0**60
+    products = numerics.matmul(a, b)
+    kept = np.ones(products.shape, bool)
+    kept[1, 2], kept[2, 3], kept[2, :, 1], kept[1, :, 0] = False, False, False, False
+    np.testing.assert_array_equal(products[kept], expected[kept])
+    assert products[1, 2, 0] == np.inf
+    assert products[2, 3, 1] == -np.inf
+
+
 def test_zero_times_infinity_is_nan_and_an_infinity_alone_is_itself() -> None:
     b = np.array([[np.inf], [1.0]], np.float32)
     products = numerics.matmul(np.array([[0.0, 1.0], [1.0, 1.0]], np.float32), b)
