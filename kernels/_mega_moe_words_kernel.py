@@ -4,9 +4,9 @@ import triton
 import triton.language as tl
 
 from harness.launch.grid_barrier import grid_barrier, grid_leave
-from kernels._mega_moe_turns import take_turns
 from kernels._mxfp4_moe_kernels import combine_tile
 from kernels._mxfp4_tiles import down_tile, gate_up_tile, prepare_program, slot_tile, sorted_tile, token_down_tile
+from kernels._mxfp4_turns import clear_turns, take_turns
 
 
 # Batch sizes vary from call to call: one kernel serves them all.
@@ -51,9 +51,7 @@ def mega_moe_words_kernel(
 
     if turns_ptr is not None:  # noqa: SIM102 (decided by the compiler)
         if block == 0:
-            for first in range(0, num_slots + 1, CHUNK):
-                place = first + tl.arange(0, CHUNK)
-                tl.store(turns_ptr + place, tl.zeros((CHUNK,), tl.int32), mask=place <= num_slots)
+            clear_turns(turns_ptr, 1 + num_slots, CHUNK)
 
     passed = grid_barrier(words_ptr, 1, max_polls)
     if turns_ptr is not None:

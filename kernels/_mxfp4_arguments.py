@@ -88,12 +88,9 @@ def validate(
 
     require_rank("hidden_states", hidden_states, 2, "[M, K]")
     require_rank("w13_packed", w13_packed, 3, "[E, 2I, K/2]")
-    require_rank("topk_ids", topk_ids, 2, "[M, topk]")
     tokens, hidden = hidden_states.shape
     experts, gate_up, _ = w13_packed.shape
     require_multiple("hidden_states", "K", hidden, GROUP)
-    if gate_up % 2:
-        raise ValueError(f"w13_packed: wanted 2I rows (gate, then up), got {gate_up}")
     inter = gate_up // 2
     require_multiple("w13_packed", "I", inter, GROUP)
     require_shape("w13_packed", w13_packed, (experts, 2 * inter, hidden // 2), "[E, 2I, K/2]")

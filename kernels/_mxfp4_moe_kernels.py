@@ -12,6 +12,8 @@ from kernels._fp4 import GROUP, code_offsets, dequantise
 from kernels._moe_routing import group_slots
 
 _GROUP = tl.constexpr(GROUP)
+# Slots of a token up to which their sum is no loop.
+_UNROLLED = tl.constexpr(8)
 
 
 @triton.jit
@@ -115,6 +117,16 @@ def down_tile(
 
 
 @triton.jit
+def _add_slot(total, slot, column, partial_ptr, ids_ptr, weights_ptr, num_experts, K: tl.constexpr):
+    expert = tl.load(ids_ptr + slot)
+    valid = (expert >= 0) & (expert < num_experts)
+    # An invalid slot's weight and its never written partial row may hold NaN: neither is read.
+    weight = tl.load(weights_ptr + slot, mask=valid, other=0.0)
+    total += weight * tl.load(partial_ptr + slot * K + column, mask=(column < K) & valid, other=0.0)
+    return total
+
+
+@triton.jit
 def combine_tile(
     token, column_block, partial_ptr, ids_ptr, weights_ptr, out_ptr, num_experts, scaling,
     TOPK: tl.constexpr, K: tl.constexpr, BLOCK_K: tl.constexpr,
@@ -123,13 +135,15 @@ def combine_tile(
     token = token.to(tl.int64)
     column = column_block * BLOCK_K + tl.arange(0, BLOCK_K)
     total = tl.zeros((BLOCK_K,), tl.float32)
-    for choice in range(TOPK):
-        slot = token * TOPK + choice
-        expert = tl.load(ids_ptr + slot)
-        valid = (expert >= 0) & (expert < num_experts)
-        # An invalid slot's weight and its never written partial row may hold NaN: neither is read.
-        weight = tl.load(weights_ptr + slot, mask=valid, other=0.0)
-        total += weight * tl.load(partial_ptr + slot * K + column, mask=(column < K) & valid, other=0.0)
+    if TOPK <= _UNROLLED:
+        # The loads of all slots at once.
+        for choice in tl.static_range(TOPK):
+            slot = token * TOPK + choice
+            total = _add_slot(total, slot, column, partial_ptr, ids_ptr, weights_ptr, num_experts, K)
+    else:
+        for choice in range(TOPK):
+            slot = token * TOPK + choice
+            total = _add_slot(total, slot, column, partial_ptr, ids_ptr, weights_ptr, num_experts, K)
     tl.store(out_ptr + token * K + column, (total * scaling).to(out_ptr.dtype.element_ty), mask=column < K)
 
 

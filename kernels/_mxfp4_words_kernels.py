@@ -1,26 +1,30 @@
-"""Kernels of a forward on 32-bit words of MXFP4 weights: preparation, gate and up, down, combination."""
+"""Kernels of a forward on 32-bit words of MXFP4 weights: preparation, the two multiplies, combination."""
 
 import triton
 import triton.language as tl
 
 from kernels._mxfp4_moe_kernels import combine_tile
 from kernels._mxfp4_tiles import down_tile, gate_up_tile, prepare_program, slot_tile, sorted_tile
+from kernels._mxfp4_turns import clear_turns, take_turns
 from kernels._overlap import let_next_start, wait_for_previous
 
 
 @triton.jit
 def words_prepare_kernel(
     ids_ptr, num_slots, num_experts,
-    order_ptr, tiles_ptr, used_ptr, large_first,
+    order_ptr, tiles_ptr, used_ptr, large_first, turns_ptr, num_turns,
     hidden_ptr, hidden_stride, stored_ptr, num_tokens,
     K: tl.constexpr, QUADS: tl.constexpr, PAIRS: tl.constexpr, OTHER_PAIRS: tl.constexpr, BLOCK_K: tl.constexpr,
     EXPERTS: tl.constexpr, CHUNK: tl.constexpr, SMALL: tl.constexpr, LARGE: tl.constexpr, MOST_SMALL: tl.constexpr,
     OVERLAP: tl.constexpr,
 ):  # fmt: skip
-    """``prepare_program``.  Grid: (experts + M K / BLOCK_K,), or without experts."""
+    """``prepare_program``, and ``turns`` cleared.  Grid: (experts + M K / BLOCK_K,), or without experts."""
     # Not before: what starts then may read what launches before this one wrote.
     wait_for_previous(OVERLAP)
     let_next_start(OVERLAP)
+    if turns_ptr is not None:  # noqa: SIM102 (decided by the compiler)
+        if tl.program_id(0) == 0:
+            clear_turns(turns_ptr, num_turns, CHUNK)
     prepare_program(
         tl.program_id(0), ids_ptr, num_slots, num_experts, order_ptr, tiles_ptr, used_ptr, large_first,
         hidden_ptr, hidden_stride, stored_ptr, num_tokens,
@@ -110,6 +114,38 @@ def words_down_kernel(
                 partial_ptr,
                 K, INTER, PTX, BLOCK_N, BLOCK_T, BLOCK_K, QUADS, PAIRS, DENSE,
             )  # fmt: skip
+    let_next_start(OVERLAP)
+
+
+@triton.jit
+def words_experts_kernel(
+    order_ptr, tiles_ptr, used_ptr, turns_ptr,
+    hidden_ptr,
+    w13_ptr, w13_expert_stride, w13_row_stride,
+    w13_scale_ptr, w13_scale_expert_stride, w13_scale_row_stride,
+    act_ptr, clamp_limit,
+    w2_ptr, w2_expert_stride, w2_row_stride,
+    w2_scale_ptr, w2_scale_expert_stride, w2_scale_row_stride,
+    partial_ptr,
+    TOPK: tl.constexpr, K: tl.constexpr, INTER: tl.constexpr, HAS_CLAMP: tl.constexpr,
+    PTX: tl.constexpr, OVERLAP: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, DOWN_BLOCK_N: tl.constexpr, DOWN_BLOCK_K: tl.constexpr,
+    BLOCK_T: tl.constexpr, QUADS: tl.constexpr, ACT_QUADS: tl.constexpr, PAIRS: tl.constexpr, DENSE: tl.constexpr,
+):  # fmt: skip
+    """``take_turns`` on the small tiles of ``prepare_program``.  Grid: any one-dimensional one."""
+    wait_for_previous(OVERLAP)
+    take_turns(
+        turns_ptr, tl.load(used_ptr), order_ptr, tiles_ptr,
+        hidden_ptr,
+        w13_ptr, w13_expert_stride, w13_row_stride,
+        w13_scale_ptr, w13_scale_expert_stride, w13_scale_row_stride,
+        act_ptr, clamp_limit,
+        w2_ptr, w2_expert_stride, w2_row_stride,
+        w2_scale_ptr, w2_scale_expert_stride, w2_scale_row_stride,
+        partial_ptr,
+        TOPK, K, INTER, HAS_CLAMP, PTX, BLOCK_N, BLOCK_K, DOWN_BLOCK_N, DOWN_BLOCK_K,
+        BLOCK_T, QUADS, ACT_QUADS, PAIRS, DENSE,
+    )  # fmt: skip
     let_next_start(OVERLAP)
 
 

@@ -12,6 +12,7 @@ from harness.launch.current import current_target
 from kernels._mxfp4_words_kernels import (
     words_combine_kernel,
     words_down_kernel,
+    words_experts_kernel,
     words_gate_up_kernel,
     words_prepare_kernel,
 )
@@ -112,12 +113,14 @@ def _aligned(weights: torch.Tensor) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class _Tiles:
-    # ``count`` tiles of a launch: those of ``table`` from ``first`` on, as far as ``used`` says, or a slot each.
+    # ``count`` tiles of a launch: those of ``table`` from ``first`` on, as far as ``used`` says, or a slot each.  With
+    # ``turns``, which small ones may have, both multiplies are one launch.
     ids: torch.Tensor
     count: int
     table: torch.Tensor | None = None
     used: torch.Tensor | None = None
     first: int = 0
+    turns: torch.Tensor | None = None
 
     @property
     def arguments(self) -> tuple[Any, ...]:
@@ -149,6 +152,18 @@ def run_words(
         kind = choose_slots(target)
         steps = _prepare(operands, Plan(small=kind, large=kind, most_small=slots), overlap, sort=False)
     shared: dict[str, Any] = {"K": columns, "INTER": inter, "PTX": ptx, "OVERLAP": overlap, "DENSE": operands.dense}
+    for tiles, kind, x in (step for step in steps if step[0].turns is not None):
+        blocks, down = kind.gate_up.constants(inter, columns), kind.down.constants(columns, inter)
+        row_blocks = inter // blocks["BLOCK_N"] + columns // down["BLOCK_N"]
+        words_experts_kernel[(tiles.programs(row_blocks, kind),)](
+            tiles.ids, tiles.table, tiles.used, tiles.turns,
+            x, *operands.w13_arguments, act, 0.0 if limit is None else limit, *operands.w2_arguments, partial,
+            TOPK=operands.ids.shape[1], HAS_CLAMP=limit is not None,
+            DOWN_BLOCK_N=down["BLOCK_N"], DOWN_BLOCK_K=down["BLOCK_K"],
+            BLOCK_T=kind.block_t, QUADS=quads(columns), ACT_QUADS=quads(inter), PAIRS=kind.pairs,
+            **(down | blocks | kind.gate_up.options | kind.down.options), **shared, **overlap_option(out, overlap),
+        )  # fmt: skip
+    steps = [step for step in steps if step[0].turns is None]
     for tiles, kind, x in steps:
         blocks = kind.gate_up.constants(inter, columns)
         words_gate_up_kernel[(tiles.programs(inter // blocks["BLOCK_N"], kind),)](
@@ -180,15 +195,17 @@ def _prepare(
     # An expert with large tiles has more than most_small slots.
     large = min(experts, slots // (plan.most_small + 1)) + slots // plan.large.block_t if slots > plan.most_small else 0
     orders = sorted({plan.small.pairs, plan.large.pairs} if large else {plan.small.pairs}, reverse=True)
-    order = table = used = None
+    order = table = used = turns = None
     if sort:
         order = torch.empty(slots, dtype=torch.int32, device=device)
         table = torch.empty(small + large, 3, dtype=torch.int32, device=device)
         used = torch.empty(2, dtype=torch.int32, device=device)
+        if plan.small.in_turns:
+            turns = torch.empty(1 + small, dtype=torch.int32, device=device)
     stored = torch.empty(len(orders), tokens, columns, dtype=torch.bfloat16, device=device)
     block = min(columns & -columns, PREPARE_BLOCK)
     words_prepare_kernel[((experts if sort else 0) + tokens * (columns // block),)](
-        operands.ids, slots, experts, order, table, used, small,
+        operands.ids, slots, experts, order, table, used, small, turns, 1 + small,
         operands.x, operands.x.stride(0), stored, tokens,
         K=columns, QUADS=quads(columns), PAIRS=orders[0], OTHER_PAIRS=orders[-1], BLOCK_K=block,
         EXPERTS=max(2, triton.next_power_of_2(experts)),
@@ -202,6 +219,7 @@ def _prepare(
     # Large tiles first: where there are only those, programs of small ones have nothing to do and fit into their tail.
     for number, kind, first, count in ((1, plan.large, small, large), (0, plan.small, 0, small)):
         if count:
-            tiles = _Tiles(ids=order, count=count, table=table, used=used[number:], first=first)
+            taken = turns if first == 0 else None
+            tiles = _Tiles(ids=order, count=count, table=table, used=used[number:], first=first, turns=taken)
             steps.append((tiles, kind, stored[orders.index(kind.pairs)]))
     return steps

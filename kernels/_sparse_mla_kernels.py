@@ -8,6 +8,7 @@ Nothing here compares with a finite sentinel.
 import triton
 import triton.language as tl
 
+from kernels._e4m3_words import bfloat16_of, converts_e4m3
 from kernels._overlap import let_next_start, wait_for_previous
 from kernels._sparse_mla_rows import load_rows, rows_of
 
@@ -55,7 +56,7 @@ def _power_of_two(biased_exponent):
 
 
 @triton.jit
-def _weigh(score, valid, score_scale, top, total, mass, SUMS: tl.constexpr):
+def _weigh(score, valid, score_scale, top, total, mass, SUMS: tl.constexpr, PTX: tl.constexpr):
     """Take one tile of scores into the online softmax: return its bf16 weights, and what remains of the accumulators.
 
     ``total`` sums the weights for the lse. The bf16 weights, ``mass`` and the accumulators are in the unit of
@@ -74,7 +75,8 @@ def _weigh(score, valid, score_scale, top, total, mass, SUMS: tl.constexpr):
     old_unit = _unit_exponent(total)
     total = total * shrink + tl.sum(weight, 1)
     unit = _unit_exponent(total)
-    p = (weight * _power_of_two(unit)[:, None]).to(tl.bfloat16)
+    p = weight * _power_of_two(unit)[:, None]
+    p = bfloat16_of(p) if PTX and converts_e4m3() else p.to(tl.bfloat16)
     kept = shrink * _power_of_two(127 + unit - old_unit)
     mass = mass * kept[:, None] + _partial_sums(p.to(tl.float32), SUMS)
     return p, kept, new_top, total, mass
@@ -142,6 +144,7 @@ def sparse_mla_decode_kernel(
     HAS_LENGTH: tl.constexpr, HAS_EXTRA: tl.constexpr, HAS_EXTRA_LENGTH: tl.constexpr, HAS_SINK: tl.constexpr,
     IS_SPLIT: tl.constexpr, PAGE_SIZE: tl.constexpr, EXTRA_PAGE_SIZE: tl.constexpr,
     HEAD_DIM_V: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_T: tl.constexpr, SUMS: tl.constexpr, OVERLAP: tl.constexpr,
+    PTX: tl.constexpr,
 ):  # fmt: skip
     """One program: ``BLOCK_H`` heads of one request over one split of its tiles, first those of the first cache.
 
@@ -149,6 +152,7 @@ def sparse_mla_decode_kernel(
     partials ``[batch, num_splits, num_heads(, HEAD_DIM_V)]``: normalised output, maximum (base 2), sum of weights.
     The words of the next tile travel in registers: its loads are under way during the products of this one.
     """
+    wait_for_previous(OVERLAP)
     head_blocks = tl.cdiv(num_heads, BLOCK_H)
     batch = (tl.program_id(0) // head_blocks).to(tl.int64)
     split = tl.program_id(1)
@@ -186,22 +190,29 @@ def sparse_mla_decode_kernel(
     if HAS_SINK and not IS_SPLIT:
         # before the loop: after it, registers are short
         sink = tl.load(sink_ptr + head * sink_stride, mask=in_heads, other=0.0)
+    token = _tile_tokens(
+        first_tile + 1, own_tiles, last_tile, batch, index_row, index_stride, length, num_tokens,
+        extra_index_ptr, extra_index_batch_stride, extra_index_stride, extra_length, extra_num_tokens,
+        HAS_EXTRA, BLOCK_T,
+    )  # fmt: skip
     top = tl.full([BLOCK_H], float("-inf"), tl.float32)
     total = tl.zeros([BLOCK_H], tl.float32)
     mass = tl.zeros([BLOCK_H, SUMS], tl.float32)
     acc = tl.zeros([BLOCK_H, WIDTH], tl.float32)
     for tile in tl.range(first_tile, last_tile, num_stages=1):
-        token = _tile_tokens(
-            tile + 1, own_tiles, last_tile, batch, index_row, index_stride, length, num_tokens,
+        # two tiles ahead: the addresses of the next rows wait for no other load
+        later = _tile_tokens(
+            tile + 2, own_tiles, last_tile, batch, index_row, index_stride, length, num_tokens,
             extra_index_ptr, extra_index_batch_stride, extra_index_stride, extra_length, extra_num_tokens,
             HAS_EXTRA, BLOCK_T,
         )  # fmt: skip
-        k = rows_of(scales, w0, w1, w2, w3, w4, w5, w6, even, odd, BLOCK_T)
+        k = rows_of(scales, w0, w1, w2, w3, w4, w5, w6, even, odd, BLOCK_T, PTX)
         scales, w0, w1, w2, w3, w4, w5, w6, even, odd = _tile_rows(
             tile + 1, own_tiles, token, word_ptr, scale_ptr, page_bytes,
             extra_word_ptr, extra_scale_ptr, extra_page_bytes,
             HAS_EXTRA, PAGE_SIZE, EXTRA_PAGE_SIZE,
         )  # fmt: skip
+        token = later
         p = tl.zeros([BLOCK_H, BLOCK_T], tl.bfloat16)
         kept = tl.full([BLOCK_H], 1.0, tl.float32)
         # Empty pools have no scores. Outside a branch Triton would see the second product behind the first, line all
@@ -214,7 +225,7 @@ def sparse_mla_decode_kernel(
                 HAS_EXTRA, BLOCK_T,
             ) >= 0  # fmt: skip
             score = tl.dot(q, tl.trans(k))
-            p, kept, top, total, mass = _weigh(score, valid, score_scale, top, total, mass, SUMS)
+            p, kept, top, total, mass = _weigh(score, valid, score_scale, top, total, mass, SUMS, PTX)
         acc = tl.dot(p, k, acc * kept[:, None])
 
     let_next_start(OVERLAP)

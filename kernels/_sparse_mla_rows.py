@@ -7,6 +7,8 @@ bfloat16 "rope" part. All eight come from 32-bit words of one tensor, so that on
 import triton
 import triton.language as tl
 
+from kernels._e4m3_words import converts_e4m3, scaled
+
 #: 32-bit words of a token's data.
 TOKEN_WORDS = tl.constexpr(144)
 
@@ -52,16 +54,21 @@ def load_rows(word_ptr, scale_ptr, page_bytes, token, PAGE_SIZE: tl.constexpr):
 
 
 @triton.jit
-def _nope(words, scales, GROUP: tl.constexpr, BLOCK_T: tl.constexpr):
+def _nope(words, scales, GROUP: tl.constexpr, BLOCK_T: tl.constexpr, PTX: tl.constexpr):
     """Dequantise one group of 64 e4m3 codes of every token: bf16 [BLOCK_T, 64].
 
     An e4m3 value has 4 significant bits and bfloat16 has float32's exponents, so the last cast is exact and overflows
     where float32 does. Only scale bytes 0 to 2 can leave bits below 2^-133, half the last place of the smallest output.
     """
-    scale = _e8m0(((scales >> (8 * GROUP)) & 255).to(tl.int32))[:, None]
-    half = tl.join(words & 0xFFFF, words >> 16).to(tl.uint16)
-    code = tl.reshape(tl.join(half & 255, half >> 8), (BLOCK_T, 64)).to(tl.uint8)
-    return (code.to(tl.float8e4nv, bitcast=True).to(tl.float32) * scale).to(tl.bfloat16)
+    exponent = ((scales >> (8 * GROUP)) & 255).to(tl.int32)
+    if PTX and converts_e4m3():
+        values = tl.reshape(scaled(words, exponent[:, None]), (BLOCK_T, 64))
+    else:
+        half = tl.join(words & 0xFFFF, words >> 16).to(tl.uint16)
+        code = tl.reshape(tl.join(half & 255, half >> 8), (BLOCK_T, 64)).to(tl.uint8)
+        value = code.to(tl.float8e4nv, bitcast=True).to(tl.float32)
+        values = (value * _e8m0(exponent)[:, None]).to(tl.bfloat16)
+    return values
 
 
 @triton.jit
@@ -84,10 +91,10 @@ def _beside(left, right):
 
 
 @triton.jit
-def rows_of(scales, w0, w1, w2, w3, w4, w5, w6, even, odd, BLOCK_T: tl.constexpr):
+def rows_of(scales, w0, w1, w2, w3, w4, w5, w6, even, odd, BLOCK_T: tl.constexpr, PTX: tl.constexpr):
     """Return bf16 [BLOCK_T, 512] from what ``load_rows`` returned."""
-    a = _beside(_nope(w0, scales, 0, BLOCK_T), _nope(w1, scales, 1, BLOCK_T))
-    b = _beside(_nope(w2, scales, 2, BLOCK_T), _nope(w3, scales, 3, BLOCK_T))
-    c = _beside(_nope(w4, scales, 4, BLOCK_T), _nope(w5, scales, 5, BLOCK_T))
-    d = _beside(_nope(w6, scales, 6, BLOCK_T), _rope(even, odd, BLOCK_T))
+    a = _beside(_nope(w0, scales, 0, BLOCK_T, PTX), _nope(w1, scales, 1, BLOCK_T, PTX))
+    b = _beside(_nope(w2, scales, 2, BLOCK_T, PTX), _nope(w3, scales, 3, BLOCK_T, PTX))
+    c = _beside(_nope(w4, scales, 4, BLOCK_T, PTX), _nope(w5, scales, 5, BLOCK_T, PTX))
+    d = _beside(_nope(w6, scales, 6, BLOCK_T, PTX), _rope(even, odd, BLOCK_T))
     return _beside(_beside(a, b), _beside(c, d))

@@ -62,6 +62,13 @@ _GRAPHS = Capturable(
             "experts_per_rank=4, hidden_size=64, dispatch_dtype='fp4', scale_type='e8m0', spare=None)"
             for tokens in (127, 128)
         ),
+        *(
+            f"Case(routing=Routing(num_tokens=20, {_RANKS}, live=(5, 3, 0, 5), max_tokens=5, experts_per_rank=2, "
+            f"hidden_size=7168, out_size=7168, dispatch_dtype={dtype!r}, scale_type={scale!r}, spare=None)"
+            for dtype, scale in (("bf16", "row"), ("fp8", "block"), ("fp4", "uint8"))
+        ),
+        f"Case(routing=Routing(num_tokens=256, {_RANKS}, live=(128, 5), max_tokens=128, experts_per_rank=4, "
+        "hidden_size=7168, out_size=7168, dispatch_dtype='fp4', scale_type='uint8', spare=None)",
     )
 )
 

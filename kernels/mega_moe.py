@@ -40,14 +40,30 @@ _MANY_CHOICES = Compiles(
 )
 
 
-# Both sides of the switch by tokens.
-_GRAPHS = Capturable(
-    cases=tuple(
-        f"Case(routing=Routing(num_tokens={tokens}, num_experts=4, rows=((0, 1), (2, 3), (3, 0), (1, -1))), "
-        "hidden_size=64, intermediate_size=96, max_blocks=64)"
-        for tokens in (SLOT_MAX_TOKENS, SLOT_MAX_TOKENS + 1)
+# Whole tiles of every entry of the table, one slot beyond each switch.
+_SLOT, *_GROUPED = (
+    f"Case(routing=Routing(num_tokens={tokens}, num_experts=4, rows=((0, 1, 2), (2, 3, 0), (0, 1, -1))), "
+    f"hidden_size={hidden}, intermediate_size=256, clamp_limit=10.0, max_blocks=64)"
+    for tokens, hidden in ((SLOT_MAX_TOKENS, 1024), (SLOT_MAX_TOKENS + 1, 1024), (11, 1024), (43, 4096))
+)
+# The kernel that takes bytes of weights.
+_SLOT_BYTES, *_GROUPED_BYTES = (
+    f"Case(routing=Routing(num_tokens={tokens}, num_experts=4, rows=((0, 1), (2, 3), (3, 0), (1, -1))), "
+    f"hidden_size=64, intermediate_size=64, {operand}, max_blocks=64)"
+    for tokens, operand in (
+        (SLOT_MAX_TOKENS, "dtype=torch.float16"),
+        (SLOT_MAX_TOKENS + 1, "dtype=torch.float16"),
+        (SLOT_MAX_TOKENS + 1, 'scale_type="float32"'),
     )
 )
+# Products of more choices, and the first number of them that is grouped.
+*_CHOICES, _TOO_MANY = (
+    f"Case(routing=Routing(num_tokens=1, num_experts=16, rows=({tuple(choice % 16 for choice in range(topk))},)), "
+    "hidden_size=1024, intermediate_size=256, max_blocks=64)"
+    for topk in (16, 32, 64, 65)
+)
+_GROUPED_GRAPHS = Capturable(cases=(*_GROUPED, *_GROUPED_BYTES, _TOO_MANY))
+_GRAPHS = Capturable(cases=(_SLOT, _SLOT_BYTES, *_CHOICES, *_GROUPED_GRAPHS.cases))
 
 
 # Without a barrier most orders of the blocks still give the right values; the race is there in every one.
@@ -126,7 +142,7 @@ def mega_moe(
     return out
 
 
-@implements("mega_moe", name="grouped", capturable=Capturable(cases=_GRAPHS.cases[-1:]), interleavings=_TURNS)
+@implements("mega_moe", name="grouped", capturable=_GROUPED_GRAPHS, interleavings=_TURNS)
 def mega_moe_grouped(
     hidden_states: torch.Tensor,
     w13_packed: torch.Tensor,

@@ -11,8 +11,10 @@ from kernels._validate import require_dtype, require_rank, require_same_device, 
 
 # From sweeps on an H200: small tiles, whose programs are many, hide best how long a read takes.
 #: Bytes of one program's tile of one part.
-TILE_BYTES = 1024
+TILE_BYTES = 2048
 MAX_BLOCK_D = 256
+#: Rows of a tile, whose lses of 16 parts spill where there are more.
+MAX_BLOCK_R = 16
 
 
 @triton.jit
@@ -69,6 +71,7 @@ _GRAPHS = Capturable(
     cases=(
         "Case(num_parts=2, empty=((0, 1), (0,), (), (1,)), head_dim=64)",
         "Case(num_parts=5, empty=((), (4,), (0, 1, 2)), head_dim=513, dtype=torch.float32)",
+        "Case(num_parts=2, empty=((0, 1), (0,), (), (1,), ()), head_dim=512)",
     )
 )
 
@@ -97,7 +100,7 @@ def merge_attn_states(outs: torch.Tensor, lses: torch.Tensor) -> tuple[torch.Ten
     out = torch.empty((num_rows, head_dim), dtype=outs.dtype, device=outs.device)
     lse = torch.empty((num_rows,), dtype=torch.float32, device=outs.device)
     block_d = min(triton.next_power_of_2(max(head_dim, 16)), MAX_BLOCK_D)
-    block_r = max(TILE_BYTES // outs.element_size() // block_d, 1)
+    block_r = min(max(TILE_BYTES // outs.element_size() // block_d, 1), MAX_BLOCK_R)
     if num_rows > 0:
         # Triton launches on the current device, which need not be the tensors'.
         with torch.cuda.device_of(outs):

@@ -94,12 +94,13 @@ _VIRTUAL_TARGET = "sm_120"
 _VIRTUAL_SMS = 4
 
 
-# Each tile of the table from its smallest mean: tokens of one slot for one expert.
+# Each tile of the tables from its smallest mean, whole, for each format: tokens of one slot for one expert.
 _GRAPHS = Capturable(
     cases=tuple(
-        f"Case(routing=Routing(num_tokens={tokens}, num_experts=2, rows=((0, 1), (1, -1))), hidden_size=64, "
-        f"output_size=24, weights={weights!r})"
-        for tokens, weights in ((16, "bf16"), (17, "e4m3"), (97, "e2m1"))
+        f"Case(routing=Routing(num_tokens={tokens}, num_experts=2, rows=((0, 1), (1, -1))), hidden_size=1024, "
+        f"output_size=256, weights={weights!r})"
+        for weights in ("bf16", "e4m3", "e2m1")
+        for tokens in (16, 17, 97)
     )
 )
 

@@ -30,14 +30,32 @@ _OTHER_OPERANDS = Compiles(
 )
 
 
-# Both sides of the switch by tokens.
-_GRAPHS = Capturable(
-    cases=tuple(
-        f"Case(routing=Routing(num_tokens={tokens}, num_experts=4, rows=((0, 1), (2, 3), (3, 0), (1, -1))), "
-        "hidden_size=64, intermediate_size=96)"
-        for tokens in (SLOT_MAX_TOKENS, SLOT_MAX_TOKENS + 1)
+# Whole tiles of every entry of the tables, one slot beyond each switch, and an expert that fills a large tile.
+_SLOT, *_GROUPED = (
+    f"Case(routing=Routing(num_tokens={tokens}, num_experts={experts}, rows=((0, 1, 2), (2, 3, 0), (0, 1, -1))), "
+    f"hidden_size=1024, intermediate_size=256, {operands})"
+    for tokens, experts, operands in (
+        (SLOT_MAX_TOKENS, 4, "clamp_limit=10.0"),
+        (SLOT_MAX_TOKENS + 1, 4, "clamp_limit=10.0"),
+        (11, 16, "clamp_limit=10.0"),
+        (40, 16, "clamp_limit=10.0"),
+        (11, 4, "clamp_limit=10.0"),
+        (43, 4, "clamp_limit=10.0"),
     )
 )
+# The kernels that take bytes of weights.
+_SLOT_BYTES, *_GROUPED_BYTES = (
+    f"Case(routing=Routing(num_tokens={tokens}, num_experts=4, rows=((0, 1), (2, 3), (3, 0), (1, -1))), "
+    f"hidden_size=64, intermediate_size=64, {operand})"
+    for tokens, operand in (
+        (SLOT_MAX_TOKENS, "dtype=torch.float16"),
+        (SLOT_MAX_TOKENS + 1, "dtype=torch.float16"),
+        (SLOT_MAX_TOKENS + 1, 'scale_type="float32"'),
+    )
+)
+_SLOT_GRAPHS = Capturable(cases=(_SLOT, _SLOT_BYTES))
+_GROUPED_GRAPHS = Capturable(cases=(*_GROUPED, *_GROUPED_BYTES))
+_GRAPHS = Capturable(cases=(*_SLOT_GRAPHS.cases, *_GROUPED_GRAPHS.cases))
 
 
 @implements("mxfp4_moe", name="auto", compiles=_OTHER_OPERANDS, capturable=_GRAPHS)
@@ -122,7 +140,7 @@ def _run_bytes(
     )  # fmt: skip
 
 
-@implements("mxfp4_moe", name="slot", capturable=Capturable(cases=_GRAPHS.cases[:1]))
+@implements("mxfp4_moe", name="slot", capturable=_SLOT_GRAPHS)
 def mxfp4_moe_slot(
     hidden_states: torch.Tensor,
     w13_packed: torch.Tensor,
@@ -142,7 +160,7 @@ def mxfp4_moe_slot(
     )  # fmt: skip
 
 
-@implements("mxfp4_moe", name="grouped", capturable=Capturable(cases=_GRAPHS.cases[-1:]))
+@implements("mxfp4_moe", name="grouped", capturable=_GROUPED_GRAPHS)
 def mxfp4_moe_grouped(
     hidden_states: torch.Tensor,
     w13_packed: torch.Tensor,

@@ -9,8 +9,8 @@ import triton
 import triton.language as tl
 
 from harness import Capturable, Compiles, Expected, implements
-from harness.device.capabilities import has_wgmma
 from harness.launch.current import current_target
+from kernels._e4m3_words import converts_e4m3, float16_of
 from kernels._overlap import can_overlap, let_next_start, overlap_option, wait_for_previous
 from kernels._validate import require_dtype, require_rank, require_same_device, require_shape, require_stride
 
@@ -32,8 +32,8 @@ MAX_PAGES_A_PROGRAM = 16
 MAX_SEQ_LEN = 2**31 - PAGE_SIZE * MAX_PAGES_A_PROGRAM
 #: Two pages are on their way to shared memory during the products of a third: 8 KiB each.
 NUM_STAGES = 3
-#: Where many pages follow each other and shared memory holds four programs of it.
-NUM_STAGES_HOPPER = 4
+#: Decode by inline PTX where the target can: the portable form has the same bits.
+PTX = True
 # Tensors of the virtual GPU are the CPU's: its default target.
 _VIRTUAL_TARGET = "sm_120"
 
@@ -43,24 +43,38 @@ _SCALES = tl.constexpr(VALUE_BYTES // 4)
 
 
 @triton.jit
-def _values(bytes, ROWS: tl.constexpr):
-    """Return float16 [ROWS, 128] for e4m3 codes [ROWS, 32 words, 2 halves, 2 bytes], the pairs of 16 in another order.
+def _in_order(values, ROWS: tl.constexpr):
+    """Return [ROWS, 128] for [ROWS, 32 words, 2 halves, 2 bytes], the pairs of 16 in another order than in memory.
 
     Keys and queries share it. In it a thread's part of a matrix product is whole words, where in memory's order it is
-    pairs of bytes. float16 holds every e4m3 value, and float32 sums of their products are within the budget; sums of
-    e4m3 products on the tensor cores of sm_90 are not.
+    pairs of bytes.
     """
-    by_halves = tl.permute(tl.reshape(bytes, (ROWS, 8, 4, 2, 2)), (0, 1, 3, 2, 4))
-    return tl.reshape(by_halves, (ROWS, 4 * _WORDS)).to(tl.float8e4nv, bitcast=True).to(tl.float16)
+    by_halves = tl.permute(tl.reshape(values, (ROWS, 8, 4, 2, 2)), (0, 1, 3, 2, 4))
+    return tl.reshape(by_halves, (ROWS, 4 * _WORDS))
 
 
 @triton.jit
-def _keys(words):
-    # Not a shift: LLVM takes the bytes of one apart, and puts them together again with four instructions a word.
-    upper = tl.umulhi(words, tl.full(words.shape, 1 << 16, tl.uint32))
-    even = tl.join(words.to(tl.uint8), upper.to(tl.uint8))
-    odd = tl.join((words >> 8).to(tl.uint8), (upper >> 8).to(tl.uint8))
-    return _values(tl.join(even, odd), words.shape[0])
+def _values(bytes, ROWS: tl.constexpr):
+    """Return float16 [ROWS, 128] for e4m3 codes [ROWS, 32 words, 2 halves, 2 bytes], in the order of ``_in_order``.
+
+    float16 holds every e4m3 value, and float32 sums of their products are within the budget; sums of e4m3 products on
+    the tensor cores of sm_90 are not.
+    """
+    return _in_order(bytes, ROWS).to(tl.float8e4nv, bitcast=True).to(tl.float16)
+
+
+@triton.jit
+def _keys(words, PTX: tl.constexpr):
+    if PTX and converts_e4m3():
+        keys = _in_order(float16_of(words), words.shape[0])
+    else:
+        words = words.to(tl.uint32, bitcast=True)
+        # Not a shift: LLVM takes the bytes of one apart, and puts them together again with four instructions a word.
+        upper = tl.umulhi(words, tl.full(words.shape, 1 << 16, tl.uint32))
+        even = tl.join(words.to(tl.uint8), upper.to(tl.uint8))
+        odd = tl.join((words >> 8).to(tl.uint8), (upper >> 8).to(tl.uint8))
+        keys = _values(tl.join(even, odd), words.shape[0])
+    return keys
 
 
 @triton.jit
@@ -81,30 +95,34 @@ def _score(keys, q, weight):
 
 
 @triton.jit
+def _load_entry(table_row, column_stride, column, num_columns):
+    """Return what the table has at ``column``, -1 past its width."""
+    return tl.load(table_row + column.to(tl.int64) * column_stride, mask=(column < num_columns), other=-1)
+
+
+@triton.jit
 def _paged_mqa_logits_kernel(
     q_ptr, q_row_stride, q_head_stride, words_ptr, scales_ptr, page_bytes, num_pages,
     weights_ptr, weights_row_stride, weights_head_stride, seq_lens_ptr, seq_lens_stride,
     table_ptr, table_row_stride, table_column_stride, num_columns, logits_ptr, max_seq_len, num_heads,
     BLOCK_H: tl.constexpr, ONE_TILE: tl.constexpr, PAGES: tl.constexpr, NUM_STAGES: tl.constexpr,
-    OVERLAP: tl.constexpr,
+    OVERLAP: tl.constexpr, FILLS: tl.constexpr, PTX: tl.constexpr,
 ):  # fmt: skip
     """``PAGES`` pages of one sequence; grid ``(cdiv(pages of a row of logits, PAGES), B)``.
 
     ``words_ptr`` and ``scales_ptr`` are the same cache as int32 and float32. ``ONE_TILE``: the queries of all heads,
-    at most ``BLOCK_H``, are held.
+    at most ``BLOCK_H``, are held. ``FILLS``: the grid leaves no room for a second one.
     """
+    # in a small grid not before the wait: the launch after the next would take places that the next one needs
+    let_next_start(OVERLAP and FILLS)
     wait_for_previous(OVERLAP)
-    # not before: the launch after the next would take places that the next one needs
-    let_next_start(OVERLAP)
+    let_next_start(OVERLAP and not FILLS)
     row = tl.program_id(1).to(tl.int64)
     seq_len = tl.load(seq_lens_ptr + row * seq_lens_stride)
-    number = tl.arange(0, PAGES)
-    column = tl.program_id(0) * PAGES + number
-    entry_ptr = table_ptr + row * table_row_stride + column.to(tl.int64) * table_column_stride
-    # at the same time as the length; entries past the sequence may hold anything
-    entries = tl.load(entry_ptr, mask=(column < num_columns), other=-1)
-    owned = column * _PAGE_SIZE < seq_len
-    entries = tl.where(owned & (entries >= 0) & (entries < num_pages), entries, -1).to(tl.int32)
+    first = tl.program_id(0) * PAGES
+    table_row = table_ptr + row * table_row_stride
+    entry = _load_entry(table_row, table_column_stride, first, num_columns)
+    last = tl.minimum(first + PAGES, num_columns)
     q_row = q_ptr + row * q_row_stride
     weights_row = weights_ptr + row * weights_row_stride
     if ONE_TILE:
@@ -112,12 +130,17 @@ def _paged_mqa_logits_kernel(
     offset = tl.arange(0, _PAGE_SIZE)
     word = offset[:, None] * _WORDS + tl.arange(0, _WORDS)[None, :]
     for turn in tl.range(0, PAGES, num_stages=NUM_STAGES):
-        # from a register: the address of a page in flight depends on no other load
-        page = tl.max(tl.where(number == turn, entries, -1), 0)
+        column = first + turn
+        # entries past the sequence may hold anything
+        owned = (column * _PAGE_SIZE < seq_len) & (entry >= 0) & (entry < num_pages)
+        page = tl.where(owned, entry, -1)
+        # a turn early: the address of a page in flight waits for no other load; none past the program's own, which
+        # may come from far
+        entry = _load_entry(table_row, table_column_stride, column + 1, last)
         valid = page >= 0
         start = page.to(tl.int64) * page_bytes // 4
         # tokens of the page past the sequence are read, and left out below
-        keys = _keys(tl.load((words_ptr + start) + word, mask=valid, other=0).to(tl.uint32, bitcast=True))
+        keys = _keys(tl.load((words_ptr + start) + word, mask=valid, other=0), PTX)
         scale = tl.load((scales_ptr + start) + (_SCALES + offset), mask=valid, other=0.0)
         if ONE_TILE:
             total = _score(keys, q, weight)
@@ -128,14 +151,16 @@ def _paged_mqa_logits_kernel(
                     q_row, q_head_stride, weights_row, weights_head_stride, first, num_heads, BLOCK_H
                 )
                 total += _score(keys, some_q, some_weight)
-        token = (tl.program_id(0) * PAGES + turn) * _PAGE_SIZE + offset
+        token = column * _PAGE_SIZE + offset
         logits = tl.where(valid & (token < seq_len), total * scale, float("-inf"))
         tl.store(logits_ptr + row * max_seq_len + token, logits, mask=token < max_seq_len)
 
 
-# One page a program and two; heads of one tile and of two.
+# One page a program, of few and of many, and two; heads of one tile and of two.
 _GRAPHS = Capturable(
     cases=(
+        "Case(num_heads=64, table=BlockTable(seq_lens=(130, 64), page_size=64, page_order=(3, 2, 1, 0)), "
+        "max_seq_len=200)",
         "Case(num_heads=64, table=BlockTable(seq_lens=(65, 0, 130), page_size=64, page_order=(1, 0, 3, 4, 2, 5)), "
         f"max_seq_len={PAGE_SIZE * (2 * MANY_PROGRAMS // 3)})",
         "Case(num_heads=65, table=BlockTable(seq_lens=(130, 64), page_size=64, page_order=(3, 2, 1, 0)), "
@@ -200,7 +225,6 @@ def paged_mqa_logits(
     if logits.numel() == 0:
         return logits
     pages = max(1, min(MAX_PAGES_A_PROGRAM, triton.next_power_of_2(batch * columns // MANY_PROGRAMS)))
-    stages = NUM_STAGES_HOPPER if has_wgmma(target) and pages == MAX_PAGES_A_PROGRAM else NUM_STAGES
     # Triton launches on the current device, which need not be the tensors'.
     with torch.cuda.device_of(q):
         _paged_mqa_logits_kernel[(triton.cdiv(columns, pages), batch)](
@@ -224,8 +248,10 @@ def paged_mqa_logits(
             BLOCK_H=AMD_BLOCK_H if amd else min(MAX_BLOCK_H, max(16, triton.next_power_of_2(num_heads))),
             ONE_TILE=not amd and num_heads <= MAX_BLOCK_H,
             PAGES=pages,
-            NUM_STAGES=1 if amd else stages,
+            NUM_STAGES=1 if amd else NUM_STAGES,
             OVERLAP=overlap,
+            FILLS=4 * batch * triton.cdiv(columns, pages) >= 3 * MANY_PROGRAMS,
+            PTX=PTX,
             num_warps=4,
             **overlap_option(q, overlap),
         )

@@ -56,24 +56,32 @@ AMD = Tile(16, 16, 4)
 TARGET_PROGRAMS = 128
 #: Numbers that one program, one warp, of the merge loads.
 COMBINE_ELEMENTS = 2048
+#: Decode by inline PTX where the target can: the portable form has the same bits.
+PTX = True
 # Tensors of the virtual GPU are the CPU's: its default target.
 _VIRTUAL_TARGET = "sm_120"
 
 
-# Few heads a tile, some and many; one split and several; one cache and two.
-_FEW, _SOME, _MANY = (
-    f"Case(num_heads={heads}, main=Part(cache=PagedCache(page_size=64, num_tokens=130, page_order=(2, 0, 1)), "
-    f"lists=IndexLists(num_rows={rows}, topk={topk})), sink='plain'"
-    for heads, rows, topk in ((17, 7, 64), (17, 8, 33), (33, 8, 33))
-)
-_GRAPHS = Capturable(
-    cases=(
-        f"{_FEW})",
-        f"{_SOME})",
-        f"{_MANY}, extra=Part(cache=PagedCache(page_size=2, num_tokens=6, page_order=(2, 1, 0)), "
-        "lists=IndexLists(num_rows=8, topk=5), lengths=(5, 0, 3, 5, 1, 2, 5, 4)))",
+def _graph(heads: int, rows: int, topk: int, extra: int = 0, *, sink: str = "none", lengths: str = "None") -> str:
+    """Return a case of a graph: ``topk`` tokens of one cache, and ``extra`` of a second one, of ``lengths``."""
+    second = (
+        f", extra=Part(cache=PagedCache(page_size=2, num_tokens=6, page_order=(2, 1, 0)), "
+        f"lists=IndexLists(num_rows={rows}, topk={extra}), lengths={lengths})"
     )
-)
+    return (
+        f"Case(num_heads={heads}, main=Part(cache=PagedCache(page_size=64, num_tokens=130, page_order=(2, 0, 1)), "
+        f"lists=IndexLists(num_rows={rows}, topk={topk}))" + (second if extra else "") + f", sink={sink!r})"
+    )
+
+
+# Few heads a tile, some and many; one cache and two, and lengths of one; whole, and in 2, 8 and 32 splits or nearly.
+_FEW = (_graph(33, 1, 128, 512, sink="plain"), _graph(33, 1, 1024))
+_SOME = _graph(17, 8, 33, sink="plain")
+_MANY = (_graph(33, 16, 96, 100, sink="plain"), _graph(33, 16, 260))
+_LENGTHS = _graph(33, 8, 33, 5, sink="plain", lengths="(5, 0, 3, 5, 1, 2, 5, 4)")
+_FEWER_SPLITS = (_graph(33, 64, 16, 16, sink="plain"), _graph(33, 64, 65), _graph(33, 8, 16))
+_FORCED = Capturable(cases=(*_FEW, *_MANY, _LENGTHS))
+_GRAPHS = Capturable(cases=(*_FORCED.cases, _SOME, *_FEWER_SPLITS))
 
 
 _KNOWN = Compiles(
@@ -224,6 +232,7 @@ def sparse_mla_decode(
             BLOCK_T=tile.block_t,
             SUMS=tile.warps_along_tokens,
             OVERLAP=overlap,
+            PTX=PTX,
             num_warps=tile.num_warps,
         )
         if splits > 1:
@@ -247,13 +256,13 @@ def sparse_mla_decode(
     return out, lse
 
 
-@implements("sparse_mla_decode", name="split", compiles=_KNOWN, capturable=Capturable(cases=_GRAPHS.cases[-1:]))
+@implements("sparse_mla_decode", name="split", compiles=_KNOWN, capturable=_FORCED)
 def sparse_mla_decode_split(*args: Any, **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """Run ``sparse_mla_decode`` over three splits, empty ones included."""
     return sparse_mla_decode(*args, **kwargs, num_splits=3)
 
 
-@implements("sparse_mla_decode", name="single", compiles=_KNOWN, capturable=Capturable(cases=_GRAPHS.cases[-1:]))
+@implements("sparse_mla_decode", name="single", compiles=_KNOWN, capturable=_FORCED)
 def sparse_mla_decode_single(*args: Any, **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """Run ``sparse_mla_decode`` with every row in one program."""
     return sparse_mla_decode(*args, **kwargs, num_splits=1)

@@ -32,7 +32,7 @@ def operands(tokens, scale_bytes):
     return found
 
 
-@pytest.mark.parametrize(("tokens", "grouped"), [(2, False), (60, True)])
+@pytest.mark.parametrize(("tokens", "grouped"), [(2, False), (12, True), (60, True)])
 @pytest.mark.parametrize("scale_bytes", [(118, 124), (0, 129), (100, 140), (0, 256)], ids=str)
 def test_both_forms_give_the_same_bits(tokens, grouped, scale_bytes):
     """Experts with few slots and with many, scales that one factor gives and all others, NaN among them."""

@@ -70,10 +70,8 @@ FAULTS = (
     _mla("sentinel instead of -inf", DEVICE, SCORE, SCORE.replace('float("-inf")', "-1e30"), "oracle:"),
     _mla("NaN score hidden", DEVICE, "    total = total * shrink",
          "    weight = tl.where(score == score, weight, 0.0)\n    total = total * shrink", "oracle:lse"),
-    _mla("e4m3 NaN read as 480", ROWS, "return (code.to(tl.float8e4nv, bitcast=True).to(tl.float32) * scale)",
-         "value = code.to(tl.float8e4nv, bitcast=True).to(tl.float32)\n"
-         "    value = tl.where(value == value, value, tl.where(code == 0x7F, 480.0, -480.0))\n"
-         "    return (value * scale)", "oracle:"),
+    _mla("e4m3 NaN read as 480", ROWS, "value * _e8m0(exponent)",
+         "tl.where(value == value, value, tl.where(code == 0x7F, 480.0, -480.0)) * _e8m0(exponent)", "oracle:"),
     _mla("e4m3 sign lost", ROWS, "code.to(tl.float8e4nv", "(code & 0x7F).to(tl.float8e4nv", "oracle:"),
     _mla("head_dim_v not masked", DEVICE, "mask = in_heads[:, None] & (dim < HEAD_DIM_V)[None, :]",
          "mask = in_heads[:, None]", "memory"),

@@ -12,10 +12,11 @@ def _logits(name: str, old: str, new: str, check: str, implementation: str = "tr
 FAULTS = (
     _logits("zero past the end", 'total * scale, float("-inf"))', "total * scale, 0.0)", "oracle:logits"),
     _logits("length off by one", "valid & (token < seq_len)", "valid & (token <= seq_len)", "oracle:logits"),
-    _logits("page past the pool read", "(entries >= 0) & (entries < num_pages)", "(entries >= 0)", "memory"),
-    _logits("page -1 is page 0", "entries = tl.load(entry_ptr, mask=(column < num_columns), other=-1)",
-            "entries = tl.load(entry_ptr, mask=(column < num_columns), other=-2)\n"
-            "    entries = tl.where(entries == -1, 0, entries)", "oracle:logits"),
+    _logits("page past the pool read", "(entry >= 0) & (entry < num_pages)", "(entry >= 0)", "memory"),
+    _logits("page -1 is page 0", "page = tl.where(owned, entry, -1)",
+            "page = tl.where(owned, entry, tl.where((entry == -1) & (column < num_columns), 0, -1))", "oracle:logits"),
+    _logits("first entry of the row for every program", "table_column_stride, first, num_columns)",
+            "table_column_stride, first * 0, num_columns)", "oracle:logits"),
     _logits("entries past the table read", "(column < num_columns)", "(column >= 0)", "memory"),
     _logits("scales beside the values", "(_SCALES + offset)", "(offset * 33 + 32)", "oracle:logits"),
     _logits("scale of the first token for all", "(_SCALES + offset)", "(_SCALES + offset * 0)", "oracle:logits"),
@@ -24,9 +25,9 @@ FAULTS = (
     _logits("relu hides NaN", ", propagate_nan=tl.PropagateNan.ALL", "", "oracle:logits"),
     _logits("relu after the weights", "return tl.sum(score * weight[None, :], axis=1)",
             "return tl.maximum(tl.sum(score * weight[None, :], axis=1), 0.0)", "oracle:logits"),
-    _logits("keys in memory's order", "return _values(tl.join(even, odd), words.shape[0])",
-            "return tl.reshape(tl.join(even, odd), (words.shape[0], 128)).to(\n"
-            "        tl.float8e4nv, bitcast=True).to(tl.float16)", "oracle:logits"),
+    _logits("keys in memory's order", "keys = _values(tl.join(even, odd), words.shape[0])",
+            "keys = tl.reshape(tl.join(even, odd), (words.shape[0], 128)).to(\n"
+            "            tl.float8e4nv, bitcast=True).to(tl.float16)", "oracle:logits"),
     _logits("upper half of each word is the lower", "(upper >> 8)", "(words >> 8)", "oracle:logits"),
     _logits("first tile of heads only", "range(0, num_heads, BLOCK_H)", "range(0, BLOCK_H, BLOCK_H)", "oracle:logits"),
     _logits("query of the first sequence for all", "q_ptr + row * q_row_stride", "q_ptr", "oracle:logits"),
@@ -44,4 +45,13 @@ FAULTS = (
             "token < checked.seq_lens[:, None, None]", "oracle:logits", "torch"),
     _logits("torch: lengths ignored", "(token < checked.seq_lens[:, None, None]) & in_pool[:, :, None]",
             "in_pool[:, :, None] & (token >= 0)", "oracle:logits", "torch"),
+)  # fmt: skip
+#: Where a program has several pages: no case of the contract is as large as that.
+PAGES_FAULTS = (
+    _logits("entry of the page before", "table_column_stride, column + 1, last)",
+            "table_column_stride, column, last)", "oracle:logits"),
+    _logits("later entries past the table read", "(column < num_columns)", "(column < num_columns + 1)", "memory"),
+    _logits("last entry of each program left out", "tl.minimum(first + PAGES, num_columns)",
+            "tl.minimum(first + PAGES - 1, num_columns)", "oracle:logits"),
+    _logits("page of the turn before", "column = first + turn", "column = first + turn - turn % 2", "oracle:logits"),
 )  # fmt: skip

@@ -6,7 +6,7 @@ MEGA = "mega_moe"
 BYTES = "_mega_moe_kernel"
 WORDS = "_mega_moe_words_kernel"
 LAUNCH = "_mega_moe_words_launch"
-TURNS = "_mega_moe_turns"
+TURNS = "_mxfp4_turns"
 
 
 def _mega(name: str, file: str, old: str, new: str, check: str, count: int = 1, impl: str = "auto") -> Planted:

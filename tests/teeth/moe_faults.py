@@ -95,6 +95,7 @@ FAULTS = (
          "small_start = tl.sum(tl.where(before, counts, 0), 0)", "unwritten", "grouped"),
     _moe("large tiles read from the small ones", "_mxfp4_words_launch", "plan.large, small, large)",
          "plan.large, 0, large)", "unwritten", "grouped"),
+    _moe("last turn left out", "_mxfp4_turns", "while turn < stop:", "while turn < stop - 1:", "unwritten", "grouped"),
     _moe("last token not written", "_mxfp4_words_launch", "words_combine_kernel[tokens,",
          "words_combine_kernel[tokens - 1,", "written"),
     _moe("float16 answered in bfloat16", MOE, "out = torch.empty(tokens, hidden, dtype=hidden_states.dtype",

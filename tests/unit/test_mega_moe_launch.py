@@ -24,7 +24,7 @@ CPU = torch.device("cpu")
 @pytest.fixture(scope="module")
 def several():
     """Arguments of five tokens on four experts: more tiles than there are blocks."""
-    case = dataclasses.replace(contract("mega_moe").pinned[1], hidden_size=64, intermediate_size=64)
+    case = dataclasses.replace(contract("mega_moe").pinned[2], hidden_size=64, intermediate_size=64)
     inputs, _ = build(contract("mega_moe"), case)
     del inputs["max_blocks"]
     return inputs

@@ -20,11 +20,12 @@ from kernels._overlap import can_overlap, overlap_option
 LAUNCHES = (
     (sparse_mla_decode, _sparse_mla_kernels, 1),
     (paged_mqa_logits, paged_mqa_logits, 1),
-    (_mxfp4_words_launch, _mxfp4_words_kernels, 4),
+    (_mxfp4_words_launch, _mxfp4_words_kernels, 5),
 )
 MEMORY = {
-    "load", "store", "atomic_add", "_load_heads", "_load_tokens", "_tile_tokens", "_tile_rows",
+    "load", "store", "atomic_add", "_load_entry", "_load_heads", "_load_tokens", "_tile_tokens", "_tile_rows",
     "prepare_program", "slot_tile", "sorted_tile", "gate_up_tile", "down_tile", "combine_tile",
+    "clear_turns", "take_turns",
 }  # fmt: skip
 
 

@@ -7,6 +7,14 @@ from kernels._mxfp4_tiles import down_tile, gate_up_tile, sorted_tile
 
 
 @triton.jit
+def clear_turns(turns_ptr, count, CHUNK: tl.constexpr):
+    """Set ``count`` words of ``take_turns`` to 0."""
+    for first in range(0, count, CHUNK):
+        place = first + tl.arange(0, CHUNK)
+        tl.store(turns_ptr + place, tl.zeros((CHUNK,), tl.int32), mask=place < count)
+
+
+@triton.jit
 def take_turns(
     turns_ptr, count, order_ptr, tiles_ptr,
     stored_ptr,
