@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.compiling import cache
+from harness.compiling import cache, early
 from harness.compiling.figures import Result
 from harness.compiling.messages import one_line
 from harness.compiling.recording import Specialisation, as_driver, gpu_target, quiet, specialised
@@ -30,7 +30,7 @@ SHOWN_CONSTANTS = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """A kernel that Triton does not take: why and where, and ``site``, which is the same for the same cause."""
+    """A kernel that Triton does not take, or that starts too early: why and where; one cause has one ``site``."""
 
     message: str
     site: str
@@ -116,7 +116,7 @@ class Acceptance:
 
 
 def ask(found: Specialisation) -> Refusal | None:
-    """Return why Triton's front end refuses a specialisation, or None if it takes it."""
+    """Return why Triton's front end refuses a specialisation, or what this does too early; None if all is well."""
     compiler = importlib.import_module("triton.compiler.compiler")
     ir = importlib.import_module("triton._C.libtriton").ir
     target = gpu_target(found.target)
@@ -130,9 +130,16 @@ def ask(found: Specialisation) -> Refusal | None:
         try:
             options = backend.parse_options(dict(found.options))
             generators = backend.get_codegen_implementation(options)
-            found.source.make_ir(target, options, generators, backend.get_module_map(), context)
+            module = found.source.make_ir(target, options, generators, backend.get_module_map(), context)
         except Exception as error:
             return _refusal(found, error)
+    text = str(module)
+    if early.missing(text, found.target):
+        message = f"{found.kernel} has griddepcontrol, and {found.target.arch} has not"
+        return Refusal(message=message, site=f"griddepcontrol in {found.kernel}")
+    if operation := early.touched(text):
+        message = f"{found.kernel} may start early, and comes to {operation} before it waits for the launch before it"
+        return Refusal(message=message, site=f"early {operation} in {found.kernel}")
     return None
 
 

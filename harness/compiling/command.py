@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from harness import selection
-from harness.compiling import baseline, lane, matrix, plan
+from harness.compiling import baseline, grids, lane, matrix, plan
 from harness.compiling.cache import Cache, default_folder
 from harness.compiling.lane import Judged, Progress
 from harness.device.capabilities import installed_triton
@@ -37,6 +37,8 @@ def run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> bo
     file = baseline.path_in(options.baseline, installed_triton())
     try:
         before = baseline.read(file)
+        grids_file = grids.path_in(options.baseline, installed_triton())
+        grids_before = grids.read(grids_file)
     except ValueError as error:
         raise SetupError(str(error)) from error
     progress = _Progress(sys.stderr)
@@ -57,14 +59,16 @@ def run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> bo
     progress.clear()
     now = baseline.table_of(judged)
     whole = not options.contracts and options.impl is None
-    changes: list[baseline.Difference] = [
+    changes: list[matrix.Shown] = [
         *baseline.compare(before, now),
         *baseline.unlisted(before, judged, whole=whole),
+        *grids.compare(grids_before, made.grids),
     ]
     if options.update_baseline:
         compiled = {one.use.kernel for one in judged}
         before = baseline.updated(before, now, compiled, {target.arch for target in chosen})
         baseline.write(file, before)
+        grids.write(grids_file, grids.updated(grids_before, made.grids, {target.arch for target in chosen}))
         changes = []
     judged = baseline.excused(judged, before)
     if options.json is not None:
@@ -74,7 +78,7 @@ def run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> bo
     return not any(one.judgement.failing for one in judged) and not any(change.failing for change in changes)
 
 
-def _document(judged: Sequence[Judged], changes: Sequence[baseline.Difference]) -> dict[str, Any]:
+def _document(judged: Sequence[Judged], changes: Sequence[matrix.Shown]) -> dict[str, Any]:
     """Everything, for machines."""
     return {
         "triton": ".".join(map(str, installed_triton())),
@@ -101,9 +105,7 @@ def _document(judged: Sequence[Judged], changes: Sequence[baseline.Difference]) 
     }
 
 
-def _summary(
-    judged: Sequence[Judged], compilations: int, changes: Sequence[baseline.Difference], seconds: float
-) -> str:
+def _summary(judged: Sequence[Judged], compilations: int, changes: Sequence[matrix.Shown], seconds: float) -> str:
     """``"412 compilations in 180.2 s (cpu 340.1 s): 700 FITS, 2 SPILLS; 1 regression"``."""
     verdicts = Counter(one.judgement.verdict for one in judged)
     counts = ", ".join(f"{number} {verdict}" for verdict, number in verdicts.most_common())

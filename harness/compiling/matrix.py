@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from harness.compiling.baseline import Change, Difference
+from harness.compiling.grids import Regridded
 from harness.compiling.lane import Judged
 from harness.compiling.verdicts import ORDER
 from harness.device.targets import Target
 
+#: What differs from a baseline.
+Shown = Difference | Regridded
 _SHORT = {"EXPECTED_REFUSED": "refused*", "LOWERED": "lowered"}
 _LEGEND = (
     "cell: most registers a thread, shared memory of a block, blocks resident on an SM or CU (fewest); "
@@ -16,7 +19,7 @@ _LEGEND = (
 )
 
 
-def render(judged: Sequence[Judged], targets: Sequence[Target], changes: Sequence[Difference], summary: str) -> str:
+def render(judged: Sequence[Judged], targets: Sequence[Target], changes: Sequence[Shown], summary: str) -> str:
     """Return the whole report, one line at a time, ending with ``summary``."""
     failures = [one for one in judged if one.judgement.failing]
     return "".join(
@@ -82,7 +85,7 @@ def _failures(failures: Sequence[Judged]) -> list[str]:
     ]
 
 
-def _changes(changes: Sequence[Difference]) -> Iterable[str]:
+def _changes(changes: Sequence[Shown]) -> Iterable[str]:
     worse = [change for change in changes if change.failing]
     better = [change for change in changes if isinstance(change, Change) and change.now < change.before]
     yield from (f"\nREGRESSION {change}" for change in worse)

@@ -51,10 +51,11 @@ class Use:
 
 @dataclass(kw_only=True)
 class Plan:
-    """Every use, and each distinct specialisation by its key."""
+    """Every use, each distinct specialisation by its key, and all grids by implementation, kernel and target."""
 
     uses: list[Use] = field(default_factory=list)
     specialisations: dict[str, Specialisation] = field(default_factory=dict)
+    grids: dict[tuple[str, str, str], set[tuple[int, ...]]] = field(default_factory=dict)
 
 
 def without_cases(pairs: Sequence[Pair]) -> list[str]:
@@ -97,6 +98,9 @@ def make(
                             plan.uses.append(use)
                         if specialisation is not None:
                             plan.specialisations.setdefault(use.key, specialisation)
+                            plan.grids.setdefault((str(implementation), use.kernel, target.arch), set()).update(
+                                specialisation.grids
+                            )
     return plan
 
 

@@ -32,7 +32,7 @@ class Specialisation:
 
     ``constants`` are its compile-time constants by parameter name, ``arguments`` type and hint of the others
     (``"*bf16:D"``; D: divisible by 16), ``asked`` the options that the launch gave.  ``source`` and ``options`` are
-    what Triton's compiler takes, ``function`` the ``@triton.jit`` object.
+    what Triton's compiler takes, ``function`` the ``@triton.jit`` object.  ``grids``: those it was launched with.
     """
 
     kernel: str
@@ -43,6 +43,7 @@ class Specialisation:
     function: Any = field(repr=False)
     source: Any = field(repr=False)
     options: Mapping[str, Any] = field(repr=False)
+    grids: set[tuple[int, ...]] = field(default_factory=set, repr=False, compare=False)
 
 
 def gpu_target(target: Target) -> Any:
@@ -139,7 +140,15 @@ class _Recorder:
         for hook in getattr(function, "pre_run_hooks", ()):
             hook(*args, **kwargs)
         found = specialised(function, args, kwargs, self._target)
-        self.found.setdefault((found.source.hash(), repr(sorted(found.options.items(), key=str))), found)
+        key = found.source.hash(), repr(sorted(found.options.items(), key=str))
+        self.found.setdefault(key, found).grids.add(_sizes(grid, function, args, kwargs))
+
+
+def _sizes(grid: Any, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[int, ...]:
+    if callable(grid):
+        grid = grid({**dict(zip(function.arg_names, args, strict=False)), **kwargs})
+    sizes = [int(size) for size in ((grid,) if isinstance(grid, int) else grid)]
+    return (*sizes, 1, 1)[:3]
 
 
 def specialised(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], target: Target) -> Specialisation:

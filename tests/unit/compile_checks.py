@@ -16,6 +16,7 @@ from harness.contract import Compiles, Contract, Expected, Implementation
 from harness.device.targets import target_of
 from harness.tolerance import Exact
 from tests.unit import compile_kernels
+from tests.unit.compile_launch_checks import LAUNCH_CHECKS
 from tests.unit.sharing_checks import SHARING_CHECKS
 
 SPILLING = """\
@@ -336,27 +337,31 @@ def a_crash_or_a_hang_costs_one_task(api):
     assert ended[3].error == ("ValueError", "planted")
 
 
-CHECKS = {
-    check.__name__: check
-    for check in (
-        a_stack_is_no_spill,
-        amd_metadata_is_read,
-        each_limit_is_kept,
-        a_spill_fails,
-        a_missing_instruction_is_noticed,
-        a_refusal_is_in_the_assemblers_words,
-        a_refusal_of_the_front_end_says_why_and_where,
-        a_contract_without_anything_to_launch_is_noticed,
-        a_crash_is_in_the_compilers_words,
-        a_declaration_that_is_not_true_fails,
-        what_is_launched_is_what_is_compiled,
-        the_launch_sees_the_target,
-        a_result_is_kept_under_all_that_it_depends_on,
-        a_key_is_the_same_whatever_was_hashed_before,
-        what_a_kernel_calls_and_reads_is_in_its_key,
-        every_figure_is_compared,
-        a_configuration_on_one_side_only_fails,
-        a_spill_is_excused_by_the_baseline_alone,
-        a_crash_or_a_hang_costs_one_task,
-    )
-} | SHARING_CHECKS
+CHECKS = (
+    {
+        check.__name__: check
+        for check in (
+            a_stack_is_no_spill,
+            amd_metadata_is_read,
+            each_limit_is_kept,
+            a_spill_fails,
+            a_missing_instruction_is_noticed,
+            a_refusal_is_in_the_assemblers_words,
+            a_refusal_of_the_front_end_says_why_and_where,
+            a_contract_without_anything_to_launch_is_noticed,
+            a_crash_is_in_the_compilers_words,
+            a_declaration_that_is_not_true_fails,
+            what_is_launched_is_what_is_compiled,
+            the_launch_sees_the_target,
+            a_result_is_kept_under_all_that_it_depends_on,
+            a_key_is_the_same_whatever_was_hashed_before,
+            what_a_kernel_calls_and_reads_is_in_its_key,
+            every_figure_is_compared,
+            a_configuration_on_one_side_only_fails,
+            a_spill_is_excused_by_the_baseline_alone,
+            a_crash_or_a_hang_costs_one_task,
+        )
+    }
+    | SHARING_CHECKS
+    | LAUNCH_CHECKS
+)

@@ -4,11 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.compiling import baseline
+from harness.compiling import baseline, grids
 from harness.device.capabilities import shared_memory_per_block
 from harness.device.targets import TARGETS, target_of
 
-FILES = sorted((Path(__file__).parents[2] / "ci" / "baselines").glob("triton-*.json"))
+FOLDER = Path(__file__).parents[2] / "ci" / "baselines"
+GRIDS = sorted(FOLDER.glob("triton-*-grids.json"))
+FILES = sorted({*FOLDER.glob("triton-*.json")} - {*GRIDS})
 #: Where a kernel of this repository spills, as it declares.
 SPILLS = ("gfx1100",)
 
@@ -22,6 +24,14 @@ def rows(file):
 
 def test_there_is_a_baseline_for_every_target():
     assert {target for file in FILES for _, target, _ in rows(file)} == {target.arch for target in TARGETS.values()}
+
+
+@pytest.mark.parametrize("file", GRIDS, ids=lambda file: file.stem)
+def test_grids_are_those_of_every_target_and_as_they_would_be_written_again(file, tmp_path):
+    known = grids.read(file)
+    assert {target for _, _, target in known} == {target.arch for target in TARGETS.values()}
+    grids.write(tmp_path / "again.json", known)
+    assert (tmp_path / "again.json").read_text() == file.read_text()
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

@@ -8,8 +8,8 @@ import pytest
 from tests.unit.compile_checks import CHECKS
 
 MODULES = (
-    "amdgcn", "baseline", "cache", "compiler", "figures", "instructions", "lane", "messages", "naming", "plan", "ptxas",
-    "recording", "sharing", "sources", "verdicts", "workers",
+    "amdgcn", "baseline", "cache", "compiler", "early", "figures", "grids", "instructions", "lane", "messages",
+    "naming", "plan", "ptxas", "recording", "sharing", "sources", "verdicts", "workers",
 )  # fmt: skip
 
 

@@ -44,6 +44,11 @@ def run(own_registry, tmp_path, monkeypatch, capsys, cache):
     return run
 
 
+def baseline_in(folder):
+    (file,) = set((folder / "ci" / "baselines").iterdir()) - set((folder / "ci" / "baselines").glob("*-grids.json"))
+    return file
+
+
 def test_the_matrix_has_a_row_a_kernel_and_a_column_a_target(run, tmp_path):
     status, out, progress = run("--json", "found.json")
     assert status == 0
@@ -61,7 +66,7 @@ def test_the_matrix_has_a_row_a_kernel_and_a_column_a_target(run, tmp_path):
 
 def test_more_than_the_baseline_is_a_failing_diff_with_both_figures(run, tmp_path):
     assert run("--update-baseline")[0] == 0
-    (file,) = (tmp_path / "ci" / "baselines").iterdir()
+    file = baseline_in(tmp_path)
     assert file.name.startswith("triton-3.")
     (configs,) = json.loads(file.read_text()).values()
     ((config, targets),) = configs.items()
@@ -82,9 +87,8 @@ def test_more_than_the_baseline_is_a_failing_diff_with_both_figures(run, tmp_pat
 
 
 def test_an_update_keeps_what_it_did_not_compile(run, tmp_path):
-    file = tmp_path / "ci" / "baselines"
     run("--update-baseline")
-    (file,) = file.iterdir()
+    file = baseline_in(tmp_path)
     table = json.loads(file.read_text())
     table["kernel_of_others"] = {"w4 #0000": {"sm_90": [1, 2, 0]}}
     table["tests.unit.compile_kernels.copy_kernel"]["BLOCK=1 w4 #0000"] = {"sm_90": [1, 2, 0], "sm_80": [1, 2, 0]}
@@ -144,7 +148,7 @@ def test_what_cannot_run_is_one_line_and_status_2(run, tmp_path, arguments, line
 
 def test_a_configuration_that_nobody_accepted_is_a_failing_diff(run, tmp_path):
     run("--update-baseline")
-    (file,) = (tmp_path / "ci" / "baselines").iterdir()
+    file = baseline_in(tmp_path)
     file.write_text(file.read_text().replace("BLOCK=128", "BLOCK=256"))
     status, out, _ = run()
     assert status == 1
