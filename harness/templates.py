@@ -133,6 +133,8 @@ def _rejects() -> tuple[Rejection, ...]:
         Rejection(label="dtype", argument="x", inputs=lambda: {**legal(), "x": legal()["x"].double()}),
         Rejection(label="columns apart", argument="x", inputs=lambda: {**legal(), "x": torch.zeros(4, 2).T}),
         Rejection(label="factor per column", argument="factor", inputs=lambda: {**legal(), "factor": torch.ones(4)}),
+        Rejection(label="factor dtype", argument="factor", inputs=lambda: {**legal(), "factor": torch.ones(2).half()}),
+        Rejection(label="factor apart", argument="factor", inputs=lambda: {**legal(), "factor": torch.ones(4)[::2]}),
     )
 
 

@@ -23,8 +23,8 @@ from harness.mutation.results import LANES, Status, Told
 
 #: A unit that takes this many times what the original takes may be a hang.
 UNIT_FACTOR = 10.0
-#: Seconds for the comparison of a survivor with the original.
-COMPARE_SECONDS = 240.0
+#: Seconds for the comparison of a survivor with the original, and those in which programs are compiled for it.
+COMPARE_SECONDS, PATIENCE = 240.0, 40.0
 #: Bytes that a fork may hold on top of what the worker holds.
 MEMORY = 4 * 2**30
 #: Seconds between two looks at how much a fork holds.
@@ -39,9 +39,9 @@ def main(pipe: int) -> None:
 
     lines = iter(sys.stdin)
     worker = Worker.load(json.loads(next(lines)))
-    send(kind="ready", cases=len(worker.units))
+    send(kind="ready", cases=len(worker.units), judges=worker.judges, red=worker.news())
     for line in lines:
-        send(kind="result", **worker.judge(json.loads(line)))
+        send(kind="result", **worker.judge(json.loads(line)), red=worker.news())
 
 
 @dataclass
@@ -62,6 +62,9 @@ class Worker:
     judging: Any = None
     modules: tuple[str, ...] = ()
     kernels: dict[Any, frozenset[str]] = field(default_factory=dict)
+    tool: Any = None
+    red: list[dict[str, str]] = field(default_factory=list)
+    judges: bool = True
 
     @cached_property
     def digests(self) -> Any:
@@ -87,9 +90,9 @@ class Worker:
         discover.load(setup["modules"], folder=Path(setup["folder"]))
         from harness import selection
         from harness.lanes import VirtualLane
-        from harness.mutation import fixed
-        from harness.mutation.judge import Judging, Oracles, Trusted
-        from harness.mutation.plan import Order, units
+        from harness.mutation import original, styles
+        from harness.mutation.judge import Oracles, Trusted
+        from harness.mutation.plan import Order
 
         pairs = [
             (contract, implementation)
@@ -97,10 +100,11 @@ class Worker:
             if [contract.name, implementation.name] in setup["pairs"]
         ]
         lane, oracles = VirtualLane(setup["profile"]), Oracles()
-        judging = fixed.FixedJudging if setup["fixed"] else Judging
+        style = styles.make(setup["style"], pairs, examples=setup["examples"], seed=setup["seed"])
+        judging = style.judging
         worker = cls(
             pairs=pairs,
-            units=fixed.units(pairs) if setup["fixed"] else units(pairs, setup["examples"], setup["seed"]),
+            units=style.units,
             judging=judging,
             lane=lane,
             deadline=setup["deadline"],
@@ -110,8 +114,17 @@ class Worker:
             order=Order(),
             baseline=lambda: judging(lane, oracles, lambda implementation: implementation),
         )
-        for unit in worker.units[: setup["warm"]]:
-            worker.ask_original(unit)
+        if setup["style"] in styles.TOOLS:
+            from harness.mutation.reach import Reach
+
+            worker.tool = Reach.of(judging(lane, oracles, lambda implementation: implementation), worker.units)
+            worker.units, worker.trusted = worker.tool.units, worker.tool.trusted
+        else:
+            for unit in worker.units[: setup["warm"]]:
+                worker.ask_original(unit)
+            if setup["first"]:
+                original.ask_pinned(worker.units, worker.baseline, worker.ask_original)
+        worker.judges = original.judges(worker.units, worker.trusted, worker.ask_original)
         gc.collect()
         gc.freeze()
         return worker
@@ -119,14 +132,24 @@ class Worker:
     def ask_original(self, unit: Any) -> None:
         """Find out which checks pass on the original where ``unit`` runs."""
         from harness.mutation.judge import place
+        from harness.mutation.plan import label
 
         if place(unit) not in self.trusted.green:
             began = time.monotonic()
             result = self.baseline().result(unit.contract, unit.implementation, unit.case, unit.target)
             self.trusted.add(place(unit), result)
             self.seconds[unit.number] = time.monotonic() - began
+            self.red += [
+                {"check": found.check, "case": found.case or label(unit), "message": found.message}
+                for found in result.violations
+            ]
             # pools of gibibytes of address space may hang in cycles, and a fork has to find room for them again
             gc.collect()
+
+    def news(self) -> list[dict[str, str]]:
+        """Return what failed on the original since this was called last."""
+        found, self.red = self.red, []
+        return found
 
     def judge(self, mutant: dict[str, Any]) -> dict[str, Any]:
         """Return what became of ``mutant``; a kill counts only by a check that passes on the original."""
@@ -134,11 +157,15 @@ class Worker:
         from harness.mutation.plan import label
 
         began, self.cpu = time.monotonic(), 0.0
+        if self.tool is not None and (words := self.tool.refusal(mutant["module"])):
+            return {"status": Status.SKIPPED, "reason": words, "key": mutant["key"], "seconds": 0.0, "cpu": 0.0}
         told = Told(**mutant.get("told", {}))
         wanted = Wanted(
             told=told,
             module=mutant["module"],
             device=mutant["device"],
+            orders=mutant.get("orders", False),
+            patience=min(max(PATIENCE, self.deadline), COMPARE_SECONDS / 2),
             source=mutant["source"],
             modules=tuple(mutant["modules"]),
         )
@@ -171,13 +198,13 @@ class Worker:
         self.modules = wanted.modules
         contracts = self.judging is Judging
         launches = self.launches if contracts and not wanted.device else {}
-        digests = self.digests if contracts and wanted.device else {}
+        digests = self.digests if (contracts or self.tool is not None) and wanted.device else {}
 
         def work(send: Callable[..., None]) -> None:
             bench = Bench(
                 lane=self.lane,
                 pairs=self.pairs,
-                units=self.order.of(function, self.units, wanted.told),
+                units=self.order.of(function, self.units, wanted.told, turns=wanted.orders),
                 judging=self.judging,
                 trusted=self.trusted,
                 oracles=self.oracles,
@@ -185,6 +212,7 @@ class Worker:
                 launches=launches,
                 digests=digests,
                 kernels=self.kernels,
+                reached=None if self.tool is None else self.tool.kernels,
                 launched=lambda unit, kernels: send(ran=unit.number, kernels=sorted(kernels)),
                 progress=lambda unit: send(unit=None if unit is None else unit.number),
             )

@@ -3,36 +3,63 @@
 from __future__ import annotations
 
 import argparse
+import math
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-EPILOG = "exit status: 0 the kill rate is at least --at-least; 1 it is not; 2 nothing could run"
+from harness.mutation import styles
+
+#: Below the folder of the pytest configuration: survivors that are argued about, and rates not to fall below.
+ARGUED, FLOORS = "ci/equivalents.toml", "ci/kill_rate.toml"
+EPILOG = (
+    f"{ARGUED}, beside the pytest configuration, argues about survivors that nothing can tell from the original: "
+    f"they are shown with the reason, and still count. {FLOORS} holds kernels to rates once reached, wherever all of "
+    "their mutants ran and the contracts judged. "
+    "exit status: 0 no rate is below those nor below --at-least; 1 one is; 2 nothing could run, nothing counts, or a "
+    "part is missing without which nobody can say"
+)
+#: What says how mutants are made and judged, with the defaults: of no effect where none is.
+_RUNNING: dict[str, object] = {
+    "budget": None, "shard": (1, 1), "limit": None, "operator": [], "examples": 40, "seed": 0, "deadline": 60.0,
+    "jobs": 1, "style": styles.CONTRACT, "earlier": None, "again": None, "impl": None,
+}  # fmt: skip
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Add the options and what is mutated."""
     parser.epilog = EPILOG
-    parser.add_argument("kernels", nargs="*", metavar="KERNEL", help="contracts whose kernels change; default: all")
-    parser.add_argument("--budget", type=float, metavar="S", help="begin no mutant after S seconds")
+    parser.add_argument(
+        "kernels", nargs="*", metavar="KERNEL",
+        help="contracts whose kernels change, or with --merge the rows to show; default: all",
+    )  # fmt: skip
+    parser.add_argument("--budget", type=_seconds, metavar="S", help="begin no mutant after S seconds")
     parser.add_argument("--shard", type=_shard, default=(1, 1), metavar="I/N", help="only part I of N")
-    parser.add_argument("--limit", type=int, metavar="N", help="only a sample of N mutants of each kernel")
+    parser.add_argument("--limit", type=_whole(1), metavar="N", help="only a sample of N mutants of each kernel")
     parser.add_argument("--operator", action="append", default=[], metavar="NAME", help="only mutants of this operator")
-    parser.add_argument("--examples", type=int, default=40, help="cases beside the pinned ones (default: %(default)s)")
+    parser.add_argument(
+        "--examples", type=_whole(0), default=40, help="cases beside the pinned ones (default: %(default)s)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="decides which cases are drawn (default: %(default)s)")
     parser.add_argument(
-        "--deadline", type=float, default=60.0, metavar="S", help="seconds of a processor for one mutant"
+        "--deadline", type=_seconds, default=60.0, metavar="S", help="seconds of a processor for one mutant"
     )
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="worker processes (default: %(default)s)")
-    parser.add_argument("--at-least", type=float, default=0.0, metavar="RATE", help="kill rate below which to fail")
+    parser.add_argument(
+        "--jobs", type=_whole(1), default=1, metavar="N", help="worker processes (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--at-least", type=_rate, metavar="RATE", help="kill rate of all together below which to fail, such as 0.95"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write results here, one JSON object a line")
     parser.add_argument(
-        "--style", choices=("contract", "fixed"), default="contract",
-        help="who judges: the contracts, or the usual tests of a few shapes with a fixed tolerance",
+        "--style", choices=styles.NAMES, default=styles.CONTRACT,
+        help="who judges: the contracts, the usual tests of a few shapes with a fixed tolerance, or another tool",
     )  # fmt: skip
     parser.add_argument(
         "--beside",
         type=Path,
+        nargs="+",
         metavar="FILE",
-        help="also show the rates on the mutants that FILE, other results, has too",
+        help="also show the rates on the mutants that each FILE, other results, has too",
     )
     parser.add_argument(
         "--out", type=Path, metavar="DIR",
@@ -48,8 +75,49 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--again", type=Path, metavar="FILE", help="only mutants that survived in FILE, earlier results"
     )
     parser.add_argument(
-        "--merge", type=Path, nargs="+", metavar="FILE", help="run nothing, show these results together"
+        "--merge",
+        type=Path,
+        nargs="+",
+        metavar="FILE",
+        help="run nothing, show these results together: of every shard of a campaign",
     )
+
+
+def without_effect(options: argparse.Namespace) -> Iterator[str]:
+    """Yield the options that were given though nothing runs."""
+    for name, default in _RUNNING.items():
+        if getattr(options, name) != default:
+            yield f"--{name}"
+
+
+def _whole(least: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        if not text.removeprefix("-").isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"wanted a whole number of at least {least}, got {text!r}")
+        return int(text)
+
+    return number
+
+
+def _seconds(text: str) -> float:
+    seconds = _number(text)
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"wanted seconds, more than 0, got {text!r}")
+    return seconds
+
+
+def _rate(text: str) -> float:
+    rate = _number(text)
+    if not 0 <= rate <= 1:
+        raise argparse.ArgumentTypeError(f"wanted a rate of 0 to 1, such as 0.95, got {text!r}")
+    return rate
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def _shard(text: str) -> tuple[int, int]:

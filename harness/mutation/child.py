@@ -13,15 +13,16 @@ from typing import Any
 from harness.compiling import sources
 from harness.lanes import Lane
 from harness.mutation import dead_lanes, frontend, ir, launched
-from harness.mutation.generate import changed_choices, changed_fills, same_bytecode
+from harness.mutation.behind import file_of
+from harness.mutation.generate import changed_choices, changed_fills, changed_numbers, same_bytecode
 from harness.mutation.install import NotImportable, current, installed
 from harness.mutation.judge import Judging, Kill, Oracles, Place, Trusted, nearest, place
 from harness.mutation.launched import CHECK
 from harness.mutation.plan import Unit, label
 from harness.mutation.results import LANES, NOTHING_TOLD, Status, Told
-from harness.mutation.targets import Pair, file_of
+from harness.mutation.targets import Pair
 
-#: Seconds that a survivor and the original may take to be compiled.
+#: Seconds that a survivor and the original may take to be compiled, unless more are given to a mutant.
 COMPARE_SECONDS = 40.0
 #: Seconds after which nobody looks further for a launch that Triton refuses, of a mutant known to be another program.
 REFUSAL_SECONDS = 8.0
@@ -35,14 +36,17 @@ NEAREST_SECONDS = 10.0
 class Wanted:
     """A mutant of a loaded module; ``modules`` are all that belong to its kernel, used ones before users.
 
-    ``told``: what killed it in an earlier run.
+    ``orders``: it is about the order in which programs do things; ``told``: what killed it in an earlier run;
+    ``patience``: seconds in which a survivor's programs are compared with the original's.
     """
 
     module: str
     device: bool
     source: str
     modules: tuple[str, ...]
+    orders: bool = False
     told: Told = NOTHING_TOLD
+    patience: float = COMPARE_SECONDS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +55,9 @@ class Bench:
 
     ``seconds`` of a processor are for a mutant.  For one of host code ``launches`` is what the original launches; for
     one of device code ``digests`` are those of the original's functions and ``kernels`` which of them are launched, as
-    far as it is known; ``launched`` is told of others.  With another kind of ``judging`` than the contracts' a survivor
-    is one, whatever else could be said of it.
+    far as it is known; ``launched`` is told of others.  ``reached`` is what a tool launches of the original, where it
+    sees that: it has no say in a mutant of device code that is in none of these.  With another kind of ``judging`` than
+    the contracts' a survivor is one, whatever else could be said of it.
     """
 
     lane: Lane
@@ -67,12 +72,13 @@ class Bench:
     progress: Callable[[Unit | None], object]
     launched: Callable[[Unit, frozenset[str]], object] = lambda unit, kernels: None
     judging: type[Judging] = Judging
+    reached: frozenset[str] | None = None
 
 
 def judged(wanted: Wanted, bench: Bench) -> dict[str, Any]:
     """Return the fields of a result, and for a kill the number of the unit.
 
-    No unit begins after ``bench.seconds``; ``bench.progress(None)`` is called when the units are over.
+    No unit begins after ``bench.seconds``; ``bench.progress(None)`` is called before what is no unit.
     """
     judging = bench.judging(bench.lane, bench.oracles, current)
     launches, kill = None, None
@@ -81,10 +87,14 @@ def judged(wanted: Wanted, bench: Bench) -> dict[str, Any]:
     try:
         with installed(wanted.module, wanted.source, wanted.modules):
             recorder = frontend.Recorder(sys.modules[name] for name in wanted.modules)
+            if bench.reached is not None and wanted.device and bench.reached.isdisjoint(_differing(wanted, bench)):
+                return {"status": Status.SKIPPED, "reason": "launches no kernel that the mutant is in", "units": 0}
             counted = _Counted(bench, _promising(wanted, bench), recorder)
             if wanted.told.check != CHECK:
                 kill = judging.run(counted.some(UNITS_FIRST), bench.trusted, bench.progress)
             if kill is None and launching:
+                # its seconds are not those of the last unit
+                bench.progress(None)
                 launches = _other_launches(bench)
             if kill is None and launches is None:
                 kill = judging.run(counted.some(None), bench.trusted, bench.progress)
@@ -137,9 +147,14 @@ def _promising(wanted: Wanted, bench: Bench) -> Sequence[Unit]:
     """Return the units of ``bench``, those last that are known to launch no kernel in which the mutant differs."""
     if not (wanted.device and bench.digests):
         return bench.units
-    now = frontend.digests(sys.modules[name] for name in wanted.modules)
-    changed = frozenset(name for name, digest in now.items() if digest != bench.digests.get(name))
+    changed = _differing(wanted, bench)
     return sorted(bench.units, key=lambda unit: bench.kernels.get(place(unit), changed).isdisjoint(changed))
+
+
+def _differing(wanted: Wanted, bench: Bench) -> frozenset[str]:
+    """Return the jitted functions that are others in what is installed, or that call such."""
+    now = frontend.digests(sys.modules[name] for name in wanted.modules)
+    return frozenset(name for name, digest in now.items() if digest != bench.digests.get(name))
 
 
 def _killed(kill: Kill) -> dict[str, Any]:
@@ -182,6 +197,8 @@ def _compared(wanted: Wanted, bench: Bench, recorder: frontend.Recorder) -> dict
     seen = _changed(wanted, list(recorder.seen.values()))
     if refused := _refused(wanted, seen):
         return {"status": Status.INVALID, "reason": refused}
+    if words := _not_taken(wanted, bench):
+        return {"status": Status.KILLED, "lane": LANES[1], "check": "compiles", "message": words}
     more: list[frontend.Specialisation] | None = None
     try:
         for holds, words in _PROOFS:
@@ -231,7 +248,7 @@ def _dead_lanes(wanted: Wanted, seen: Sequence[frontend.Specialisation]) -> bool
             if len(concerned) < len(read) or not _same_but_for_choices(wanted, seen, read):
                 return False
         for ops in concerned:
-            dead_lanes.prove(ops, lines, choices)
+            dead_lanes.prove(ops, lines, choices, changed_numbers(original, wanted.source))
     except (dead_lanes.Unproved, ir.UnknownSyntax):
         return False
     return bool(concerned)
@@ -265,6 +282,16 @@ def _refused(wanted: Wanted, seen: Sequence[frontend.Specialisation]) -> str:
     return ""
 
 
+def _not_taken(wanted: Wanted, bench: Bench) -> str:
+    """Return what the compile lane says about a change of order on some target where it takes the original, or ""."""
+    if not wanted.orders:
+        return ""
+    with installed(wanted.module, wanted.source, wanted.modules):
+        refused = launched.refusals(bench.pairs, current)
+    known = launched.refusals(bench.pairs, current) if refused else []
+    return next((f"on {arch}: {message}" for (arch, message) in refused if (arch, message) not in known), "")
+
+
 def _same_ir(wanted: Wanted, seen: Sequence[frontend.Specialisation]) -> bool:
     """Whether all of ``seen`` have the same IR in the mutant."""
     return _same_programs(wanted, seen, "ttir")
@@ -276,7 +303,7 @@ def _same_code(wanted: Wanted, seen: Sequence[frontend.Specialisation]) -> bool:
 
 
 def _same_programs(wanted: Wanted, seen: Sequence[frontend.Specialisation], stage: str) -> bool:
-    until = time.monotonic() + COMPARE_SECONDS
+    until = time.monotonic() + wanted.patience
     for one in seen:
         original = frontend.intermediate(_kernel(one), one, until=stage)
         with installed(wanted.module, wanted.source, wanted.modules):

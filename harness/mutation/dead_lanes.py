@@ -3,13 +3,15 @@
 Two programs are followed at once that differ only in those lanes.  A value's *taint* says in which of its lanes it may
 differ: wherever one of some masks is off.  A mask is named by the value that defines it and the axes of the tainted
 value that its own axes lie on.  The proof holds if no store, address, branch or loop bound is tainted in a lane that
-counts.
+counts.  Where the two numbers that such lanes begin with are known, they are computed with: -1 and -2 are both below 0,
+and what follows from that alone is the same.
 """
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from harness.mutation.ir import Op, walk
@@ -25,18 +27,29 @@ _ELEMENTWISE = (
 )  # fmt: skip
 _SOURCES = ("arith.constant", "tt.get_program_id", "tt.get_num_programs", "tt.make_range", "ub.poison")
 _YIELDS = ("scf.yield", "tt.return")
+_COMPARED: dict[str, Callable[[int, int], bool]] = {
+    "eq": operator.eq, "ne": operator.ne, "slt": operator.lt, "sle": operator.le, "sgt": operator.gt, "sge": operator.ge
+}  # fmt: skip
+#: A constant that is an integer, of every lane.
+_INTEGER = re.compile(r"arith\.constant (?:dense<)?(-?\d+)>? : ")
+#: Numbers of fewer bits than any integer of a kernel has.
+_MOST = 1 << 6
 
 
 class Unproved(Exception):
     """Something may depend on the lanes; the message says what."""
 
 
-def prove(ops: list[Op], lines: Iterable[int], choices: Iterable[int] = ()) -> None:
+def prove(
+    ops: list[Op], lines: Iterable[int], choices: Iterable[int] = (), numbers: tuple[int, int] | None = None
+) -> None:
     """Raise Unproved unless no effect of a program depends on masked-off lanes of its loads on ``lines``.
 
-    Or on those lanes of its selections on the lines ``choices`` that their condition turns off.
+    Or on those lanes of its selections on the lines ``choices`` that their condition turns off.  ``numbers``: what
+    these lanes hold in the two programs, if that is known.
     """
-    _Analysis(frozenset(lines), frozenset(choices)).block(ops)
+    small = numbers is not None and max(map(abs, numbers)) < _MOST
+    _Analysis(frozenset(lines), frozenset(choices), numbers if small else None).block(ops)
 
 
 def loads(ops: list[Op], lines: Iterable[int], name: str = "tt.load") -> bool:
@@ -49,6 +62,10 @@ def loads(ops: list[Op], lines: Iterable[int], name: str = "tt.load") -> bool:
 class _Analysis:
     lines: frozenset[int]
     choices: frozenset[int] = frozenset()
+    begin: tuple[int, int] | None = None
+    #: Value -> masks, and its two numbers in every lane where one of them is off.
+    numbers: dict[str, tuple[Taint, int, int]] = field(default_factory=dict)
+    constants: dict[str, int] = field(default_factory=dict)
     taint: dict[str, Taint] = field(default_factory=dict)
     #: Boolean value -> the masks of which it is the conjunction.
     parts: dict[str, Taint] = field(default_factory=dict)
@@ -94,8 +111,16 @@ class _Analysis:
             self.taint[name] = frozenset().union(*(side[number] for side in sides if number < len(side)))
 
     def _set(self, op: Op, taint: Taint) -> None:
+        known = self._known(op, taint)
+        if known is not None and known[1] == known[2]:
+            taint -= known[0]
         for name in op.results:
             self.taint[name] = taint
+            self.numbers.pop(name, None)
+            if known is not None:
+                self.numbers[name] = known
+            if op.name == "arith.constant" and (number := _INTEGER.search(op.text)):
+                self.constants[name] = int(number[1])
             self.parts[name] = self._conjunction(op, name)
 
     def _conjunction(self, op: Op, name: str) -> Taint:
@@ -117,7 +142,12 @@ class _Analysis:
             case "arith.select":
                 condition, yes, no = op.operands
                 off = self._parts(condition) if op.line in self.choices else _NONE
-                return self._of(condition) | (self._of(yes) - self._parts(condition)) | self._of(no) | off
+                taken, other = self._of(yes) - self._parts(condition), self._of(no)
+                lanes, first, second = self.numbers.get(condition, (_NONE, 0, 1))
+                if first == second:
+                    # there both programs choose the same side
+                    taken, other = (taken, other - lanes) if first else (taken - lanes, other)
+                return self._of(condition) | taken | other | off
             case "tt.broadcast" | "tt.expand_dims" | "tt.trans" | "tt.splat" | "tt.reshape" | "tt.join" | "tt.split":
                 moved = self._moved(op, self._of(op.operands[0]))
                 others = [self._of(name) for name in op.operands[1:]]
@@ -143,6 +173,42 @@ class _Analysis:
         # where a mask is itself another in the two programs, so may be the lanes that it turns off
         inherited = {(m, tuple(axes[a] for a in own)) for root, axes in mask for m, own in self._of(root)}
         return mask | inherited
+
+    def _known(self, op: Op, taint: Taint) -> tuple[Taint, int, int] | None:
+        """Return what the lanes of a result hold that began with known numbers."""
+        if self.begin is None or not op.operands:
+            return None
+        first = self.numbers.get(op.operands[0])
+        match op.name:
+            case "tt.load" if op.line in self.lines and taint == self._parts(op.operands[1]):
+                return (taint, *self.begin)
+            case "arith.select" if op.line in self.choices:
+                return (self._parts(op.operands[0]), *self.begin)
+            case "arith.extsi" if "i1" not in op.text:
+                return first
+            case "arith.cmpi":
+                return self._compared(op)
+            case "arith.andi" if op.text.rstrip(">").endswith("i1"):
+                for name in op.operands:
+                    masks, one, other = self.numbers.get(name, (_NONE, 1, 1))
+                    if not one and not other:
+                        return masks, 0, 0
+        return None
+
+    def _compared(self, op: Op) -> tuple[Taint, int, int] | None:
+        compare = _COMPARED.get(op.text.split()[1].rstrip(","))
+        left, right = op.operands
+        if compare is None:
+            return None
+        if left in self.numbers and right in self.constants:
+            masks, *numbers = self.numbers[left]
+            one, other = (int(compare(number, self.constants[right])) for number in numbers)
+        elif right in self.numbers and left in self.constants:
+            masks, *numbers = self.numbers[right]
+            one, other = (int(compare(self.constants[left], number)) for number in numbers)
+        else:
+            return None
+        return masks, one, other
 
     def _store(self, op: Op) -> Taint:
         pointer, value, *rest = op.operands

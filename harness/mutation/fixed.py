@@ -9,7 +9,7 @@ unnoticed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -75,13 +75,33 @@ TOLERANCES = {
 }
 
 
+def without_shapes(pairs: Sequence[Pair]) -> list[str]:
+    """Return the names of the contracts that have no shapes here."""
+    return [name for name in dict.fromkeys(contract.name for contract, _ in pairs) if name not in SHAPES]
+
+
 def units(pairs: Sequence[Pair]) -> list[Unit]:
-    """Return every shape of every implementation; a contract that has none here judges nothing."""
+    """Return every shape of every implementation; raises KeyError for a contract that has none."""
     found: list[Unit] = []
     for contract, implementation in pairs:
-        for text in SHAPES.get(contract.name, ()):
+        for text in SHAPES[contract.name]:
             found.append(Unit(contract, implementation, cases.parse(contract, text), False, len(found)))
     return found
+
+
+def difference(contract: Contract[Any], got: Any, expected: Any) -> str:
+    """Return how an output differs by more than the tolerance of ``contract``, empty if it does not."""
+    relative, absolute = TOLERANCES[contract.name]
+    return complaint(lambda: torch.testing.assert_close(got, expected, rtol=relative, atol=absolute, equal_nan=True))
+
+
+def complaint(call: Callable[[], object]) -> str:
+    """Return the first line of what ``call`` asserts in vain, empty if it returns."""
+    try:
+        call()
+    except AssertionError as error:
+        return str(error).strip().partition("\n")[0] or "AssertionError"
+    return ""
 
 
 class FixedJudging(Judging):
@@ -90,25 +110,33 @@ class FixedJudging(Judging):
     def result(
         self, contract: Contract[Any], implementation: Implementation, case: Any, target: Target | None = None
     ) -> CaseResult:
-        """Launch once and compare the first output."""
-        found = CaseResult(checks_run={"raises", CHECK})
+        """Launch once and compare."""
+        found = CaseResult(checks_run={"raises"})
         inputs = contract.inputs(case, self._lane.device, Poison())
         execution = self._lane.run(self._find(implementation).launch, inputs)
         if execution.error is not None:
             found.violations.append(Violation("raises", described(execution.error)))
             return found
         outputs, wrong = normalised(contract, execution.result)
-        name = contract.outputs[0]
         if wrong:
             found.violations.append(Violation("raises", wrong[0]))
             return found
-        expected = self._expected(contract, case)[name]
-        relative, absolute = TOLERANCES[contract.name]
-        try:
-            torch.testing.assert_close(outputs[name], expected, rtol=relative, atol=absolute, equal_nan=True)
-        except AssertionError as error:
-            found.violations.append(Violation(CHECK, str(error).partition("\n")[0]))
+        self._compare(contract, case, outputs, found)
         return found
+
+    def _compare(self, contract: Contract[Any], case: Any, outputs: Mapping[str, Any], found: CaseResult) -> None:
+        """Note in ``found`` what ``differences`` says."""
+        for check, difference in self.differences(contract, outputs, self._expected(contract, case)):
+            found.checks_run.add(check)
+            if difference:
+                found.violations.append(Violation(check, difference))
+
+    def differences(
+        self, contract: Contract[Any], outputs: Mapping[str, Any], expected: Mapping[str, Any]
+    ) -> Iterator[tuple[str, str]]:
+        """Yield a check and what it finds wrong, empty for nothing: of the first output alone, as upstream does."""
+        name = contract.outputs[0]
+        yield CHECK, difference(contract, outputs[name], expected[name])
 
     def _violations(self, unit: Unit) -> Iterator[Violation]:
         yield from self.result(unit.contract, unit.implementation, unit.case).violations

@@ -135,7 +135,12 @@ def attempted(kernel: Any, wanted: Specialisation) -> str | Refused:
     try:
         return intermediate(kernel, wanted)
     except Exception as error:
-        return Refused(f"{type(error).__name__}: {' '.join(str(error).split())[-300:]}")
+        return Refused(f"{type(error).__name__}: {last_line(str(error))}")
+
+
+def last_line(text: str) -> str:
+    """Return the last line that says something: Triton shows the source first, down to the place, and then why."""
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip(" \t^")), "")
 
 
 def intermediate(kernel: Any, wanted: Specialisation, *, until: str = "ttir", locations: bool = False) -> str:

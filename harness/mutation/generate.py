@@ -85,6 +85,33 @@ def changed_choices(original: str, mutated: str) -> list[int]:
     return []
 
 
+def changed_numbers(original: str, mutated: str) -> tuple[int, int] | None:
+    """Return the integers before and after where two sources differ in one literal alone, None otherwise."""
+    found = list(_differing(ast.parse(original), ast.parse(mutated)))
+    numbers = [value for pair in found for value in map(_integer, pair) if value is not None]
+    return (numbers[0], numbers[1]) if len(found) == 1 and len(numbers) == 2 else None
+
+
+def _differing(old: ast.AST, new: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+    """Yield the smallest parts in which two trees differ; a number with its sign is one."""
+    if ast.dump(old) == ast.dump(new):
+        return
+    inner = [list(ast.iter_child_nodes(node)) for node in (old, new)]
+    alike = type(old) is type(new) and len(inner[0]) == len(inner[1]) and inner[0]
+    if not alike or _integer(old) is not None or _integer(new) is not None:
+        yield old, new
+        return
+    within = [pair for one, other in zip(*inner, strict=True) for pair in _differing(one, other)]
+    yield from within or [(old, new)]
+
+
+def _integer(node: ast.AST) -> int | None:
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        inner = _integer(node.operand)
+        return None if inner is None else -inner
+    return node.value if isinstance(node, ast.Constant) and type(node.value) is int else None
+
+
 def _wheres(tree: ast.AST) -> list[ast.Call]:
     found = [node for node in ast.walk(tree) if called(node, "where")]
     return [node for node in found if isinstance(node, ast.Call) and len(node.args) == 3]

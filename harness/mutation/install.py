@@ -10,7 +10,7 @@ from types import ModuleType
 
 from harness import registry
 from harness.contract import Implementation
-from harness.mutation.targets import file_of, imports
+from harness.mutation.behind import file_of, imports
 
 
 class NotImportable(Exception):
@@ -41,7 +41,7 @@ def installed(module: str, source: str, others: Sequence[str]) -> Iterator[None]
             for user in modules[1:]:
                 _execute(user, file_of(user).read_text())
         except Exception as error:
-            raise NotImportable(f"{type(error).__name__} on import: {error}") from error
+            raise NotImportable(f"{type(error).__name__} on import: {' '.join(str(error).split())}") from error
         yield
     finally:
         linecache.cache.pop(path, None)
@@ -59,7 +59,7 @@ def current(implementation: Implementation) -> Implementation:
 def _users(module: str, others: Sequence[str]) -> list[str]:
     stale = {module}
     for name in others:
-        if name not in stale and stale.intersection(imports(file_of(sys.modules[name]).read_text())):
+        if name not in stale and stale.intersection(imports(sys.modules[name])):
             stale.add(name)
     return [name for name in others if name in stale and name != module]
 

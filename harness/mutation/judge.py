@@ -176,6 +176,9 @@ class Judging:
             trial.check_repeat(outputs)
             yield False
         interleavings = trial.implementation.interleavings
+        if interleavings is None:
+            trial.check_race(first, 0)
+            yield False
         for seed in range(0 if interleavings is None else interleavings.seeds):
             trial.check_interleaving(outputs, seed)
             yield False

@@ -8,8 +8,6 @@ from harness.contract import Implementation
 from harness.mutation import frontend
 from harness.mutation.targets import Pair
 
-#: The target that launches are recorded for.
-MARKER = "sm120"
 #: The id of the check: launches are those of the original.
 CHECK = "launches"
 
@@ -17,19 +15,41 @@ Find = Callable[[Implementation], Implementation]
 
 
 def launched(pairs: Sequence[Pair], find: Find) -> dict[str, str]:
-    """Return every configuration that the implementations launch, or what a launch raises, with the case.
+    """Return every configuration and grid that the implementations launch on any target, or what raises.
 
-    ``find`` maps an implementation to the one that is launched.
+    Where a case is known that launches it, with that.  ``find`` maps an implementation to the one that is launched.
     """
     from harness.compiling import plan
     from harness.device.targets import TARGETS
 
-    made = plan.make([(contract, find(implementation)) for contract, implementation in pairs], [TARGETS[MARKER]])
-    found = {}
+    made = plan.make([(contract, find(implementation)) for contract, implementation in pairs], list(TARGETS.values()))
+    found: dict[str, str] = {}
     for use in made.uses:
         what = use.config if use.problem is None else f"raises: {use.problem}"
-        found[f"{use.implementation}: {use.kernel} [{what}]"] = f"{use.contract}-{use.implementation}: {use.case}"
+        where = f"{use.implementation}: {use.kernel} [{what}] on {use.target.arch}"
+        found.setdefault(where, f"{use.contract}-{use.implementation}: {use.case}")
+    for (implementation, kernel, arch), grids in made.grids.items():
+        found |= {f"{implementation}: {kernel} with grid {grid} on {arch}": "" for grid in grids}
     return found
+
+
+#: Targets that kernels are shown to the front end for: the oldest, and one for each way to multiply small matrices.
+_FRONT_END = ("sm80", "sm90", "sm120", "gfx950")
+
+
+def refusals(pairs: Sequence[Pair], find: Find) -> list[tuple[str, str]]:
+    """Return the target and the words where Triton's front end does not take a kernel, or it starts too early.
+
+    Of each kernel and target one configuration is asked about.
+    """
+    from harness.compiling import acceptance, plan
+    from harness.device.targets import TARGETS
+
+    chosen = [TARGETS[marker] for marker in _FRONT_END]
+    made = plan.make([(contract, find(implementation)) for contract, implementation in pairs], chosen)
+    one_each = {(one.function, one.target.arch): one for one in made.specialisations.values()}
+    asked = [(one.target.arch, acceptance.ask(one)) for one in one_each.values()]
+    return [(arch, refusal.message) for arch, refusal in asked if refusal is not None]
 
 
 def specialisations(pairs: Sequence[Pair], modules: Iterable[str]) -> list[frontend.Specialisation]:

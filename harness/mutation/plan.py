@@ -143,12 +143,16 @@ class Order:
         self._kills[unit.number] += 1
         self._in_function[function, unit.number] += 1
 
-    def of(self, function: str, found: Sequence[Unit], told: Told = NOTHING_TOLD) -> list[Unit]:
-        """Return ``found`` with the most promising first: before all others what killed the same mutant earlier."""
+    def of(self, function: str, found: Sequence[Unit], told: Told = NOTHING_TOLD, *, turns: bool = False) -> list[Unit]:
+        """Return ``found`` with the most promising first: before all others what killed the same mutant earlier.
+
+        With ``turns`` those come next in which programs take turns: of a mutant that orders less than the original.
+        """
         return sorted(
             found,
             key=lambda u: (
                 not _is_by(told, u),
+                not (turns and u.deep and u.implementation.interleavings is not None),
                 -self._in_function[function, u.number],
                 -self._kills[u.number],
                 u.number,

@@ -14,7 +14,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from harness.mutation.results import NOTHING_TOLD, Result, Status, Told
+from harness.mutation import styles
+from harness.mutation.results import NOTHING_TOLD, Red, Result, Status, Told
 from harness.mutation.source import Mutant
 from harness.mutation.targets import Target
 
@@ -30,8 +31,8 @@ class Settings:
     ``modules`` are loaded from ``folder``; ``examples`` cases are drawn with ``seed`` beside the pinned ones;
     after ``deadline`` seconds of a processor no other case of a mutant begins, and one case is a hang after ``silence``
     seconds, or ten times what it takes on the original if that is more.  The first ``warm`` units run on the original
-    before the first mutant, the others when a mutant fails there.  ``fixed``: shapes and tolerances judge, not the
-    contracts.  ``told`` maps marks of mutants to what killed them earlier, which is asked first.
+    before the first mutant, the others when a mutant fails there.  ``style`` is who judges, one of ``styles.NAMES``.
+    ``told`` maps marks of mutants to what killed them earlier, which is asked first.
     """
 
     modules: tuple[str, ...]
@@ -43,7 +44,7 @@ class Settings:
     silence: float = 30.0
     warm: int = 8
     jobs: int = 1
-    fixed: bool = False
+    style: str = styles.CONTRACT
     told: Mapping[str, Told] = field(default_factory=dict, repr=False)
 
 
@@ -69,12 +70,15 @@ def run_all(
     *,
     until: float,
     on_result: Callable[[Result], object],
+    on_red: Callable[[Red], object] = lambda red: None,
 ) -> None:
     """Judge the mutants of all targets of ``work``, ``settings.jobs`` at a time; none begins after ``until``.
 
     ``until`` is on the monotonic clock.  A worker knows one target: where nothing is left of it, one for another target
-    takes its place.  ``on_result`` is called in this process as soon as a mutant is through, SKIPPED ones at the end.
-    Raises WorkerError where a worker does not start, or dies again on a mutant on which one has died.
+    takes its place.  ``on_result`` is called in this process as soon as a mutant is through, SKIPPED ones at the end,
+    and ``on_red`` with each failure of the originals, of pinned cases before the first mutant.
+    Raises WorkerError where a worker does not start, or dies again on a mutant on which one has died, and where no
+    check passes on the original.
     """
     queues = [_Queue(target, list(mutants)[::-1]) for target, mutants in work]
     restarted: set[str] = set()
@@ -84,6 +88,7 @@ def run_all(
         def start(queue: _Queue) -> None:
             workers.append(_Worker.start(queue, settings))
             queue.workers += 1
+            queue.asked = True
             selector.register(workers[-1].pipe, selectors.EVENT_READ, workers[-1])
 
         def stop(worker: _Worker) -> None:
@@ -104,6 +109,11 @@ def run_all(
                 for key, _ in selector.select():
                     worker = key.data
                     for message in worker.read():
+                        red = [Red(kernel=worker.queue.target.name, **found) for found in message.pop("red", ())]
+                        for one in red:
+                            on_red(one)
+                        if not message.pop("judges", True):
+                            raise WorkerError(_judges_nothing(worker.queue.target, red))
                         if message["kind"] == "result":
                             on_result(_result(worker.queue.target, worker.mutant, message))
                         worker.mutant = None
@@ -127,11 +137,12 @@ def run_all(
 
 @dataclass(eq=False)
 class _Queue:
-    """What is left of a target, and how many workers it has."""
+    """What is left of a target, how many workers it has, and whether one was told to ask about the original."""
 
     target: Target
     waiting: list[Mutant]
     workers: int = 0
+    asked: bool = False
 
 
 def _neediest(queues: Sequence[_Queue]) -> _Queue | None:
@@ -184,7 +195,8 @@ class _Worker:
                 "deadline": settings.deadline,
                 "silence": settings.silence,
                 "warm": settings.warm,
-                "fixed": settings.fixed,
+                "style": settings.style,
+                "first": not queue.asked,
                 "contracts": list(dict.fromkeys(contract.name for contract, _ in target.pairs)),
                 "pairs": [(contract.name, implementation.name) for contract, implementation in target.pairs],
             }
@@ -200,6 +212,7 @@ class _Worker:
                 "module": mutant.module,
                 "function": mutant.function,
                 "device": mutant.device,
+                "orders": mutant.orders,
                 "source": mutant.source,
                 "modules": self.queue.target.loaded,
                 "told": asdict(self.told.get(mutant.mark, NOTHING_TOLD)),
@@ -247,6 +260,11 @@ def _left_by(worker: _Worker, restarted: set[str]) -> Mutant:
         raise WorkerError(f"{name}: the worker ended {f'twice on {mutant}' if mutant else 'early'}:\n{words}")
     restarted.add(mutant.key)
     return mutant
+
+
+def _judges_nothing(target: Target, red: Sequence[Red]) -> str:
+    first = "".join(f"; {one.check} on {one.case}: {one.message}" for one in red[:1])
+    return f"{target.name}: no check passes on the original, so none can tell a mutant from it{first}"
 
 
 def _result(target: Target, mutant: Mutant | None, found: dict[str, Any]) -> Result:

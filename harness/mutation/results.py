@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -101,6 +101,44 @@ class Result:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Red:
+    """A check that fails on the original of ``kernel``, and so kills no mutant there."""
+
+    kernel: str
+    check: str
+    case: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Whole:
+    """All mutants of a kernel: how many there are, and sixteen digits for which."""
+
+    mutants: int
+    digest: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """What some results are of: shard ``shard``, counted from 1, of ``shards`` of each of ``kernels``.
+
+    ``style`` is who judged, ``red`` what failed on the originals.
+    """
+
+    style: str
+    shard: int
+    shards: int
+    kernels: Mapping[str, Whole]
+    red: tuple[Red, ...] = ()
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Part:
+        """Return what ``asdict`` made; raises TypeError, KeyError or AttributeError for anything else."""
+        kernels = {name: Whole(**whole) for name, whole in plain["kernels"].items()}
+        return cls(**{**plain, "kernels": kernels, "red": tuple(Red(**red) for red in plain["red"])})
+
+
+@dataclass(frozen=True, kw_only=True)
 class Told:
     """What killed a mutant in an earlier run, in the words of its result."""
 
@@ -109,26 +147,41 @@ class Told:
 
 
 NOTHING_TOLD = Told()
+#: The key of a line that is no result.
+_PART = "part"
 
 
-def write(path: Path, results: Iterable[Result]) -> None:
-    """Write one JSON object a line."""
-    path.write_text("".join(json.dumps(result.to_dict()) + "\n" for result in results))
+def write(path: Path, results: Iterable[Result], parts: Iterable[Part] = ()) -> None:
+    """Write one JSON object a line, ``parts``, what the results are of, first; raises SetupError naming the file."""
+    lines = [{_PART: asdict(part)} for part in parts] + [result.to_dict() for result in results]
+    try:
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    except OSError as error:
+        raise SetupError(f"{path}: {error.strerror}") from error
 
 
 def read(path: Path) -> list[Result]:
-    """Return what ``write`` wrote; raises SetupError naming the file and the line."""
+    """Return the results that ``write`` wrote; raises SetupError naming the file and the line."""
+    return read_parts(path)[1]
+
+
+def read_parts(path: Path) -> tuple[list[Part], list[Result]]:
+    """Return all that ``write`` wrote; raises SetupError naming the file and the line."""
     try:
         lines = path.read_text().splitlines()
     except OSError as error:
         raise SetupError(f"{path}: {error.strerror}") from error
-    found = []
+    parts, found = [], []
     for number, line in enumerate(lines, start=1):
         try:
-            found.append(Result.from_dict(json.loads(line)))
-        except (ValueError, TypeError, KeyError) as error:
+            plain = json.loads(line)
+            if _PART in plain:
+                parts.append(Part.from_dict(plain[_PART]))
+            else:
+                found.append(Result.from_dict(plain))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise SetupError(f"{path}:{number}: not a result of mutate: {error}") from error
-    return found
+    return parts, found
 
 
 def merged(parts: Iterable[Sequence[Result]]) -> list[Result]:

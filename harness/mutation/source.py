@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,9 +14,11 @@ from itertools import pairwise
 #: What an edit puts in the place of a node: an expression, statements, or nothing (``pass``).
 Replacement = ast.expr | Sequence[ast.stmt]
 
-_SKIPPED = (ast.Raise, ast.JoinedStr, ast.Assert, ast.FunctionDef, ast.ClassDef, ast.Lambda)
+_SKIPPED = (ast.Raise, ast.JoinedStr, ast.Assert, ast.FunctionDef, ast.ClassDef)
 _OPERATIONS = (ast.BinOp, ast.BoolOp, ast.Compare, ast.UnaryOp, ast.IfExp, ast.NamedExpr, ast.Lambda)
 _OUTER = (*_OPERATIONS, ast.Attribute, ast.Subscript, ast.Call, ast.Starred)
+#: Words in a change by which programs may be ordered otherwise.
+_ORDERS = re.compile(r"barrier|atomic|wait|volatile|sem=|scope=|dependents|on_nvidia")
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,11 @@ class Mutant:
     def mark(self) -> str:
         """Twelve hexadecimal digits for the change, the same wherever its function stands in the file."""
         return mark(self.file, self.function, self.operator, self.before, self.after)
+
+    @property
+    def orders(self) -> bool:
+        """Whether the changed text is about the order in which programs do things."""
+        return _ORDERS.search(f"{self.before}\n{self.after}") is not None
 
     @property
     def diff(self) -> str:
@@ -124,7 +132,12 @@ class Region:
 
 
 def _walk(node: ast.AST) -> Iterator[ast.AST]:
-    if isinstance(node, _SKIPPED):
+    if isinstance(node, _SKIPPED) or _chooses_text(node):
+        return
+    if isinstance(node, ast.Lambda):
+        # a grid is often one; its parameters are names, and their defaults nobody gives
+        yield node
+        yield from _walk(node.body)
         return
     yield node
     refuses = isinstance(node, ast.If) and isinstance(node.body[-1], ast.Raise)
@@ -134,6 +147,11 @@ def _walk(node: ast.AST) -> Iterator[ast.AST]:
         for item in child if isinstance(child, list) else [child]:
             if isinstance(item, ast.AST):
                 yield from _walk(item)
+
+
+def _chooses_text(node: ast.AST) -> bool:
+    """Whether one side of a choice makes words with values in them: the other side does, too."""
+    return isinstance(node, ast.IfExp) and isinstance(node.body, ast.JoinedStr)
 
 
 class Module:

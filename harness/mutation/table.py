@@ -6,14 +6,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import median
 
 from harness.mutation.operators import OPERATORS
-from harness.mutation.results import LANES, Result, Status
+from harness.mutation.results import LANES, Red, Result, Status
 
 _HEADER = ("kernel", "operator", "mutants", *LANES, "crash", "timeout", "survived", "argued", "rate")
 _TEXTS = 2
 
 
-def render(results: Sequence[Result]) -> str:
-    """Return the table by kernel and operator, survivors with their diffs, what does not count, and the headline."""
+def render(results: Sequence[Result], red: Sequence[Red] = ()) -> str:
+    """Return the table by kernel and operator, survivors with their diffs, what does not count, and the headline.
+
+    ``red`` is what fails on the originals.
+    """
     rows: list[tuple[str, ...]] = [_HEADER]
     kernels = list(dict.fromkeys(result.kernel for result in results))
     for kernel in kernels:
@@ -23,14 +26,15 @@ def render(results: Sequence[Result]) -> str:
         rows.append(("", *_row("all", own)))
     if len(kernels) > 1:
         rows.append(("all", *_row("all", results)))
-    sections = ["\n".join(_aligned(rows)), *_survivors(results), *_excluded(results), headline(results)]
+    told = [*_survivors(results), *_excluded(results), *_red(red), headline(results)]
+    sections = ["\n".join(_aligned(rows)), *told]
     return "\n\n".join(sections) + "\n"
 
 
-def rate(results: Iterable[Result]) -> float:
-    """Return killed by counted, argued survivors counted too; 1.0 where there is nothing to kill."""
+def rate(results: Iterable[Result]) -> float | None:
+    """Return killed by counted, argued survivors counted too; None where nothing counts."""
     counted = [result for result in results if result.status.counted]
-    return sum(result.status.killed for result in counted) / len(counted) if counted else 1.0
+    return sum(result.status.killed for result in counted) / len(counted) if counted else None
 
 
 def headline(results: Sequence[Result]) -> str:
@@ -39,8 +43,10 @@ def headline(results: Sequence[Result]) -> str:
     ran = [result for result in results if result.status is not Status.SKIPPED]
     left = {status: sum(result.status is status for result in results) for status in Status if not status.counted}
     aside = ", ".join(f"{count} {status.value.lower()}" for status, count in left.items() if count)
+    found = rate(results)
+    killed = sum(result.status.killed for result in counted)
     return (
-        f"{sum(result.status.killed for result in counted)} of {len(counted)} mutants killed ({rate(results):.1%})"
+        ("no mutant counts" if found is None else f"{killed} of {len(counted)} mutants killed ({found:.1%})")
         + (f"; {aside}" if aside else "")
         + (f"; {_took([r.seconds for r in ran])} of time, {_took([r.cpu for r in ran])} of a processor" if ran else "")
     )
@@ -69,7 +75,7 @@ def _row(operator: str, results: Sequence[Result]) -> tuple[str, ...]:
         count(lambda r: r.status is Status.TIMEOUT),
         count(lambda r: r.status is Status.SURVIVED),
         count(lambda r: r.argued),
-        f"{rate(results):.1%}" if counted else "",
+        "" if (found := rate(results)) is None else f"{found:.1%}",
     )
 
 
@@ -94,6 +100,20 @@ def _survivors(results: Sequence[Result]) -> Iterator[str]:
             else:
                 told.append(result.message or f"changes no bit of an output in {result.units} units")
             yield "\n".join(told)
+
+
+def _red(red: Sequence[Red]) -> Iterator[str]:
+    """What fails on the originals, each check with the first case on which it does."""
+    by_check: dict[tuple[str, str], list[Red]] = {}
+    for one in red:
+        by_check.setdefault((one.kernel, one.check), []).append(one)
+    if by_check:
+        lines = [
+            f"  {kernel} {check}: on {len({one.case for one in found})} "
+            f"{'case' if len({one.case for one in found}) == 1 else 'cases'}, first {found[0].case}: {found[0].message}"
+            for (kernel, check), found in by_check.items()
+        ]
+        yield "\n".join(["FAILS ON THE ORIGINAL, and kills nothing there:", *lines])
 
 
 def _excluded(results: Sequence[Result]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness import discover, selection
-from harness.mutation import argued, command, generate, pool
+from harness.mutation import argued, campaign, command, generate, pool
 from harness.mutation.results import Status
 from harness.mutation.targets import source, targets
 
@@ -30,7 +30,7 @@ def test_no_mutant_survives_without_an_argument(kernel, shard):
         # what kernels share is judged by all of them, which takes too long for a sample
         if WHOLE or target.name == kernel:
             made = generate.mutants([source(name, ROOT) for name in target.modules])
-            wanted = command.limited(command.shard(made, shard, SHARDS), SAMPLE)
+            wanted = campaign.limited(campaign.shard(made, shard, SHARDS), SAMPLE)
             pool.run(target, wanted, settings, until=float("inf"), on_result=found.append)
     arguments = argued.read(ROOT / command.ARGUED)
     survivors = [r for r in argued.explained(found, arguments) if r.status is Status.SURVIVED and not r.argued]

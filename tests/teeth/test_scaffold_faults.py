@@ -16,6 +16,8 @@ FAULTS = {
     "another row's factor": ("tl.load(factor_ptr + row)", "tl.load(factor_ptr)", "oracle:out"),
     "stride taken for the width": ("x_ptr + row * x_stride", "x_ptr + row * num_columns", "memory"),
     "columns may lie apart": ("if x.stride(1) != 1:", "if x.stride(1) < 1:", "rejects:columns apart"),
+    "factors of another type": ("if factor.dtype != torch.float32:", "if not factor.dtype:", "rejects:factor dtype"),
+    "factors may lie apart": (" or factor.stride(0) != 1:", ":", "rejects:factor apart"),
 }
 
 

@@ -2,16 +2,12 @@
 
 import json
 import re
-from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
 
-from harness.contract import Interleavings
 from harness.discover import SetupError
-from harness.lanes import VirtualLane
 from harness.outcome import CaseResult, Violation
-from tests.unit import test_interleavings
 
 CHECKS = {}
 
@@ -206,7 +202,7 @@ def an_argument_is_about_one_function_and_one_change(api):
 @check
 def shards_are_disjoint_and_complete(api):
     made = [SimpleNamespace(key=f"{n:012x}") for n in range(20)]
-    parts = [api.command.shard(made, number, 3) for number in (1, 2, 3)]
+    parts = [api.campaign.shard(made, number, 3) for number in (1, 2, 3)]
     assert sorted(mutant.key for part in parts for mutant in part) == [mutant.key for mutant in made]
 
 
@@ -272,112 +268,30 @@ def an_illegal_call_that_killed_earlier_is_asked_first(api):
 
 
 @check
+def programs_take_turns_first_where_the_change_is_about_their_order(api):
+    text = "def f(a):\n    ready = a + 1\n    ready = wait(a)\n    return ready - 2\n"
+    made = api.generate.mutants([api.source.Module("m", "m.py", text)])
+    assert {mutant.orders for mutant in made if "wait" in mutant.before} == {True}
+    assert {mutant.orders for mutant in made if "wait" not in mutant.before} == {False}
+    turns, alone = (SimpleNamespace(interleavings=found) for found in (object(), None))
+    units = [
+        SimpleNamespace(number=number, deep=deep, implementation=implementation, case=1, name="Case()")
+        for number, (deep, implementation) in enumerate([(False, turns), (True, alone), (True, turns)])
+    ]
+    order = api.plan.Order()
+    order.killed("f", units[1])
+    assert [unit.number for unit in order.of("f", units, turns=True)] == [2, 1, 0]
+    assert [unit.number for unit in order.of("f", units)] == [1, 0, 2]
+
+
+@check
 def a_sample_stays_where_other_functions_change(api):
     text = "def f(a, b):\n    return a * b + a - b\n\n\ndef g(a):\n    return a + {}\n"
     samples = []
     for number in (1, 2):
         made = api.generate.mutants([api.source.Module("m", "m.py", text.format(number))], ["index"])
         assert len({mutant.mark for mutant in made}) == len(made)
-        sample = api.command.limited(made, len(made) - 2)
+        sample = api.campaign.limited(made, len(made) - 2)
         samples.append({mutant.mark for mutant in sample if mutant.function == "f"})
     assert len(samples[0]) >= 2
     assert samples[0] == samples[1]
-
-
-def _compiler(api, refused, differs):
-    """Stand in for Triton: specialisations in ``refused`` do not compile in the mutant, those in ``differs`` change."""
-    state = SimpleNamespace(mutated=False)
-
-    @contextmanager
-    def installed(*arguments):
-        state.mutated = True
-        yield
-        state.mutated = False
-
-    child = api.child
-    child.installed, child._kernel = installed, lambda one: one
-    child.frontend = SimpleNamespace(
-        refusal=lambda kernel, one: "no such type" if state.mutated and one in refused else None,
-        intermediate=lambda kernel, one, **options: f"{one}{state.mutated and one in differs}",
-    )
-    return child
-
-
-@check
-def units_that_launch_nothing_of_what_changed_come_last(api):
-    """Of a unit that nobody ran yet it is not known; what host code changes is looked at in order."""
-    made = [SimpleNamespace(number=n, implementation="merge-triton", case=n, target=None) for n in range(4)]
-    kernels = {api.judge.place(made[0]): frozenset({"m.words"}), api.judge.place(made[1]): frozenset()}
-    kernels[api.judge.place(made[3])] = frozenset({"m.words", "m.bytes"})
-    kept = api.child.frontend
-    try:
-        now = {"m.words": "1", "m.bytes": "3"}
-        api.child.frontend = SimpleNamespace(digests=lambda modules: (list(modules), now)[1])
-        bench = SimpleNamespace(units=made, kernels=kernels, digests={"m.words": "1", "m.bytes": "2"})
-        wanted = SimpleNamespace(device=True, modules=())
-        assert [unit.number for unit in api.child._promising(wanted, bench)] == [2, 3, 0, 1]
-        wanted.device = False
-        assert [unit.number for unit in api.child._promising(wanted, bench)] == [0, 1, 2, 3]
-    finally:
-        api.child.frontend = kept
-
-
-@check
-def launches_of_the_compile_lane_have_to_be_the_same_too(api):
-    changed = ("installed", "_kernel", "frontend", "launched", "_changed", "_PROOFS")
-    kept = {name: getattr(api.child, name) for name in changed}
-    wanted = SimpleNamespace(module="m", source="", modules=("m",), device=True)
-    bench, recorder = SimpleNamespace(pairs=[]), SimpleNamespace(seen={1: "a", 2: "b"})
-    try:
-        for compiled, differs, proved in (((), (), True), (("c",), (), True), (("c",), ("c",), False)):
-            child = _compiler(api, refused=(), differs=differs)
-            child._PROOFS = kept["_PROOFS"][:1]
-            child.launched = SimpleNamespace(specialisations=lambda pairs, modules, found=compiled: list(found))
-            child._changed = lambda wanted, seen: list(seen)
-            found = child._compared(wanted, bench, recorder)
-            assert bool(found) == proved, (compiled, differs)
-    finally:
-        vars(api.child).update(kept)
-
-
-@check
-def a_refusal_anywhere_makes_a_mutant_invalid(api):
-    kept = {name: getattr(api.child, name) for name in ("installed", "_kernel", "frontend")}
-    wanted = SimpleNamespace(module="m", source="", modules=("m",))
-    try:
-        child = _compiler(api, refused=("c",), differs=("a",))
-        assert child._refused(wanted, ["a", "b", "c"]) == "Triton refuses it: no such type"
-        assert child._refused(wanted, ["a", "b"]) == ""
-    finally:
-        vars(api.child).update(kept)
-
-
-@check
-def programs_in_other_orders_judge_too(api):
-    subject, _ = test_interleavings.implementation(Interleavings(seeds=1))
-    judging = api.judge.Judging(VirtualLane(), api.judge.Oracles(), lambda implementation: implementation)
-    result = judging.result(test_interleavings.CONTRACT, subject, test_interleavings.Case(3))
-    assert "interleaving" in result.checks_run
-
-
-@check
-def a_free_worker_goes_where_most_is_left(api):
-    few, many, done = (api.pool._Queue(None, list(range(left)), workers) for left, workers in ((3, 0), (40, 4), (0, 0)))
-    assert api.pool._neediest([few, many, done]) is many
-    many.workers = 16
-    assert api.pool._neediest([many, few, done]) is few
-    few.workers = 1
-    assert api.pool._neediest([many, few, done]) is None, "a worker takes seconds to start"
-
-
-@check
-def judges_are_compared_on_what_counts_for_all(api):
-    judged = {
-        "contract": {"a": "KILLED", "b": "KILLED", "c": "EQUIVALENT", "d": "SURVIVED"},
-        "fixed": {"a": "KILLED", "b": "SURVIVED", "c": "SURVIVED"},
-    }
-    found = {who: [result(api, key, status=status) for key, status in of.items()] for who, of in judged.items()}
-    lines = [line.split() for line in api.peers.render(found).splitlines()]
-    assert lines == [
-        ["kernel", "mutants", "contract", "fixed"], ["merge", "2", "100.0%", "50.0%"], ["all", "2", "100.0%", "50.0%"]
-    ]  # fmt: skip

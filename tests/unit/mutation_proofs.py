@@ -9,7 +9,7 @@ import pytest
 
 from harness import registry
 from harness.contract import Implementation
-from tests.unit.mutation_checks import CHECKS, check
+from tests.unit.mutation_order import CHECKS, check
 
 __all__ = ["CHECKS"]
 
@@ -18,6 +18,27 @@ __all__ = ["CHECKS"]
 def same_bytecode_compares_constants(api):
     assert api.generate.same_bytecode("x = 6\n", "\nx = 2 * 3\n")
     assert not api.generate.same_bytecode("def f():\n    return 6\n", "def f():\n    return 7\n")
+
+
+@check
+def numbers_of_two_signs_are_told_apart(api):
+    effect = """
+    %z = arith.constant dense<0> : tensor<8xi32> loc(#loc2)
+    %c = arith.cmpi sge, %v, %z : tensor<8xi32> loc(#loc2)
+    tt.store %p, %c : tensor<8x!tt.ptr<f32>> loc(#loc2)"""
+    ops = api.ir.read(_PROGRAM.replace("EFFECT", effect))
+    api.dead_lanes.prove(ops, [7], numbers=(-1, -2))
+    with pytest.raises(api.dead_lanes.Unproved):
+        api.dead_lanes.prove(ops, [7], numbers=(-1, 0))
+
+
+@check
+def one_number_that_changed_is_found(api):
+    changed = api.generate.changed_numbers
+    assert changed("f(x, other=-1)\ng(-1)\n", "f(x, other=-2)\ng(-1)\n") == (-1, -2)
+    assert changed("f(x, other=0)\n", "f(x, other=1)\n") == (0, 1)
+    for after in ("f(x, other=-2)\ng(-2)\n", "f(x, other=y)\ng(-1)\n", "f(x)\ng(-1)\n", "f(x, other=-1.0)\ng(-1)\n"):
+        assert changed("f(x, other=-1)\ng(-1)\n", after) is None
 
 
 @check

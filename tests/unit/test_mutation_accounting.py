@@ -7,30 +7,40 @@ import pytest
 from harness.mutation import (
     _worker,
     argued,
+    arguments,
+    behind,
+    cache,
+    campaign,
     child,
     command,
     dead_lanes,
     floors,
+    frontend,
     generate,
     install,
     ir,
     judge,
+    original,
+    parts,
     peers,
     plan,
     pool,
     results,
     source,
+    styles,
     table,
+    targets,
 )
-from tests.unit.mutation_proofs import CHECKS
+from tests.unit.mutation_gates import CHECKS
 
 
 class Api:
-    argued, child, command = argued, child, command
-    dead_lanes, floors = dead_lanes, floors
+    argued, arguments, behind, cache = argued, arguments, behind, cache
+    campaign, child, command = campaign, child, command
+    dead_lanes, floors, frontend = dead_lanes, floors, frontend
     generate, install, ir, judge = generate, install, ir, judge
-    peers, plan, pool = peers, plan, pool
-    results, source, table = results, source, table
+    original, parts, peers, plan, pool = original, parts, peers, plan, pool
+    results, source, styles, table, targets = results, source, styles, table, targets
     worker = _worker
 
 

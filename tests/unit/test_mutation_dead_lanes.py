@@ -53,15 +53,23 @@ def kernel(x_ptr, y_ptr, out_ptr, rows, columns, MODE: tl.constexpr):
         tl.store(out_ptr + row, 1.0, mask=x > 0)
     elif MODE == "masked mask":
         tl.store(out_ptr + row, 1.0, mask=(x > 0) & in_rows)
+    elif MODE == "sign" or MODE == "one side":
+        number = tl.load(out_ptr.to(tl.pointer_type(tl.int32)) + row, mask=in_rows, other=-1)
+        valid = (number >= 0) & (number < columns) if MODE == "sign" else number < columns
+        tl.store(x_ptr + row, tl.where(valid, number, 0).to(tl.float32))
 
 
 LINES = Path(__file__).read_text().splitlines()
 X = 1 + next(place for place, text in enumerate(LINES) if "return tl.load(x_ptr" in text)
+NUMBER = 1 + next(place for place, text in enumerate(LINES) if "number = tl.load(" in text)
 TILE = 1 + next(place for place, text in enumerate(LINES) if "tile = tl.load(" in text)
 
 
-def proved(mode, line):
-    """Whether the lanes of the load on ``line`` are proved dead, in the program for ``mode``."""
+def proved(mode, line, numbers=None):
+    """Whether the lanes of the load on ``line`` are proved dead, in the program for ``mode``.
+
+    ``numbers``: what they hold before and after.
+    """
     recorder = frontend.Recorder([sys.modules[__name__]])
     tensors = [torch.zeros(16), torch.zeros(16, 32), torch.zeros(16, 32)]
     with VirtualGPU():
@@ -71,7 +79,7 @@ def proved(mode, line):
     ops = ir.read(frontend.intermediate(kernel, wanted, locations=True))
     assert dead_lanes.loads(ops, [line])
     try:
-        dead_lanes.prove(ops, [line])
+        dead_lanes.prove(ops, [line], numbers=numbers)
     except dead_lanes.Unproved:
         return False
     return True
@@ -101,6 +109,21 @@ def test_lanes_that_every_store_leaves_out_are_dead(mode, line):
 )
 def test_lanes_on_which_something_depends_are_not_dead(mode, line, why):
     assert not proved(mode, line), why
+
+
+@pytest.mark.parametrize("before", [-1, -63])
+@pytest.mark.parametrize("after", [-2, -17])
+def test_numbers_of_one_sign_are_the_same_where_only_the_sign_counts(before, after):
+    assert proved("sign", NUMBER, (before, after))
+
+
+@pytest.mark.parametrize(
+    ("mode", "numbers"),
+    [("sign", None), ("sign", (-1, 0)), ("sign", (0, 1)), ("sign", (-1, -(2**31))), ("one side", (-1, -2))],
+    ids=str,
+)
+def test_numbers_that_something_tells_apart_are_not_the_same(mode, numbers):
+    assert not proved(mode, NUMBER, numbers)
 
 
 def test_several_functions_are_not_read():

@@ -4,7 +4,7 @@ import pytest
 
 from harness import cases, cli, registry
 from harness.lanes import VirtualLane
-from harness.mutation import command, fixed, results
+from harness.mutation import command, fixed, results, styles
 from harness.mutation.judge import Oracles
 from tests.unit.contract_cases import contract
 
@@ -51,14 +51,28 @@ def test_a_wrong_result_and_an_exception_are_found():
     assert [v.check for v in judging.result(of, Wrong(failing), case).violations] == ["raises"]
 
 
-def test_out_has_results_and_the_table(tmp_path, capsys):
-    assert cli.main(["mutate", "merge_attn_states", "--limit", "0", "--out", str(tmp_path / "out")]) == 0
+@pytest.fixture
+def nothing(tmp_path):
+    """Arguments that show a file of no results, which is no whole campaign: the command does not succeed."""
+    results.write(tmp_path / "fixed.jsonl", [])
+    return ["mutate", "--merge", str(tmp_path / "fixed.jsonl")]
+
+
+def test_out_has_results_and_the_table(nothing, tmp_path, capsys):
+    cli.main([*nothing, "--out", str(tmp_path / "out")])
     assert results.read(tmp_path / "out" / command.RESULTS) == []
     assert (tmp_path / "out" / command.TABLE).read_text() == capsys.readouterr().out
 
 
-def test_other_results_are_shown_beside(tmp_path, capsys):
-    results.write(tmp_path / "fixed.jsonl", [])
-    arguments = ["mutate", "merge_attn_states", "--limit", "0", "--beside", str(tmp_path / "fixed.jsonl")]
-    assert cli.main(arguments) == 0
-    assert "contract  fixed" in capsys.readouterr().out
+def test_other_results_are_shown_beside(nothing, tmp_path, capsys):
+    (tmp_path / "ttsem").mkdir()
+    results.write(tmp_path / "ttsem" / command.RESULTS, [])
+    others = [str(tmp_path / "fixed.jsonl"), str(tmp_path / "ttsem" / command.RESULTS)]
+    cli.main([*nothing, "--beside", *others])
+    assert "contract  fixed  ttsem" in capsys.readouterr().out
+
+
+def test_a_tool_that_is_not_there_is_said_before_anything_runs(capsys, monkeypatch):
+    monkeypatch.setitem(styles.TOOLS, "ttsem", "a-package-that-nobody-has")
+    assert cli.main(["mutate", "merge_attn_states", "--style", "ttsem"]) == 2
+    assert "--style ttsem needs a-package-that-nobody-has, found none" in capsys.readouterr().err

@@ -33,6 +33,7 @@ MUTANTS = {
     "same instructions": (False, "block = 4 * 4", "block = 8 * 2"),
     "same IR": (True, "x * 2.0", "x * (1.0 + 1.0)"),
     "masked-off lanes": (True, "other=0.0", "other=7.0"),
+    "another way to double": (True, "x * 2.0", "x * 4.0 * 0.5"),
     "more programs": (False, "triton.cdiv(len(x), block)", "triton.cdiv(len(x), block) + 1"),
 }
 
@@ -65,13 +66,20 @@ def mutant(target, name):
 
 
 @pytest.fixture(scope="module")
-def fates(target):
+def red():
+    """What failed on the original while ``fates`` were made."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def fates(target, red):
     found = {}
 
     def keep(result):
         found[result.function] = result
 
-    pool.run(target, [mutant(target, name) for name in MUTANTS], SETTINGS, until=float("inf"), on_result=keep)
+    work = [(target, [mutant(target, name) for name in MUTANTS])]
+    pool.run_all(work, SETTINGS, until=float("inf"), on_result=keep, on_red=red.append)
     return found
 
 
@@ -87,7 +95,8 @@ def fates(target):
         ("same instructions", Status.EQUIVALENT, "", "the same instructions"),
         ("same IR", Status.EQUIVALENT, "", "Triton's IR is the same"),
         ("masked-off lanes", Status.EQUIVALENT, "", "nothing depends on the lanes"),
-        ("more programs", Status.SURVIVED, "", ""),
+        ("more programs", Status.KILLED, "launches", ""),
+        ("another way to double", Status.SURVIVED, "", ""),
     ],
 )
 def test_each_fate_is_told_apart(fates, name, status, check, says):
@@ -99,7 +108,14 @@ def test_each_fate_is_told_apart(fates, name, status, check, says):
 def test_a_kill_names_the_case_and_a_survivor_the_nearest_case_that_shows_it(fates):
     assert fates["wrong value"].case == "mutation_victim-triton: Case(n=3)"
     assert fates["wrong where the original is wrong"].nearest == "mutation_victim-triton: Case(n=3)"
-    assert fates["more programs"].nearest == ""
+    assert fates["another way to double"].nearest == ""
+
+
+def test_what_fails_on_the_original_is_told_once(fates, red):
+    told = [(one.kernel, one.check, one.case) for one in red]
+    assert ("mutation_victim", "oracle:side", "mutation_victim-triton: Case(n=3)") in told
+    assert {check for _, check, _ in told} == {"oracle:side"}
+    assert len(set(told)) == len(told)
 
 
 def test_the_same_cases_judge_every_time_pinned_ones_first(target):

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from harness.mutation.command import limited, shard
+from harness.mutation.campaign import limited, shard
 from harness.mutation.generate import changed_fills, mutants, same_bytecode
 from harness.mutation.source import Module
 
