@@ -20,14 +20,18 @@ def accept(
     repository: Path = Path(),
     allow_dirty: bool = False,
     allow_missing: bool = False,
+    commit: str | None = None,
 ) -> tuple[Path, str]:
     """Write the run in ``path`` as the baseline of its device; returns the file and a sentence about it.
+
+    ``commit`` is what a run from outside of any repository was made from, in place of what it was told: its sources
+    show whether that is so.
 
     Raises SetupError for a run of uncommitted sources, one without a commit, one that was told its commit and has other
     sources than that has in ``repository``, one that left workloads out, and one that lacks benchmarks of the baseline
     before it, as a run of one contract does, unless ``allow_missing``.
     """
-    run = store.compared(store.read(path), repository)
+    run = store.compared(store.read(path), repository, commit)
     name = run.device.get("name")
     if not name:
         raise SetupError(f"{path} does not say which device it was made on")

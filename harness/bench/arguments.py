@@ -29,16 +29,27 @@ def declare(parser: argparse.ArgumentParser, registering: argparse.ArgumentParse
     run.add_argument("--save-data", action="store_true", help="keep every sample")
     run.add_argument("--commit", metavar="ID", help="what the tree was made from, where it is no repository")
     run.add_argument("--unchecked", action="store_true", help=argparse.SUPPRESS)
+    run.add_argument("--name", action="append", default=[], help=argparse.SUPPRESS)
     run.add_argument("--share", type=_share, help=argparse.SUPPRESS)
 
     diff = actions.add_parser(
         "diff", parents=[registering], epilog=EPILOG, help="compare two stored runs, or two source trees by turns"
     )
     diff.add_argument(
-        "base", metavar="BASE", help="a stored run, or 'accepted'; or a folder or revision, which is timed now"
+        "base",
+        metavar="BASE",
+        help="a stored run; or a folder or revision, which is timed now; or 'accepted', the baseline of the device "
+        "beside a stored HEAD, its commit beside a source tree",
     )
     diff.add_argument("head", metavar="HEAD", help="the same kind of thing as BASE")
     _timing(diff)
+    diff.add_argument(
+        "--again",
+        type=Path,
+        metavar="FILE",
+        help="time in turns what the comparison in FILE, of --json, calls slower, or may be; the rest stays",
+    )
+    diff.set_defaults(name=[])
     diff.add_argument("--quads", type=_positive, help=f"A B B A or B A A B, a process each (default: {QUADS})")
     diff.add_argument(
         "--history", type=Path, action="append", default=[], metavar="PATH", help="earlier runs: files or folders"
@@ -50,12 +61,18 @@ def declare(parser: argparse.ArgumentParser, registering: argparse.ArgumentParse
     diff.add_argument("--markdown", type=Path, metavar="FILE", help="also write the comparison here")
     diff.add_argument("--json", type=Path, metavar="FILE", help="also write it here, for the page")
 
+    show = actions.add_parser("show", help="a stored run as 'run' prints it: times, floors, how long peers take")
+    show.add_argument("file", type=Path, metavar="FILE")
+
     history = actions.add_parser("history", help="medians of stored runs over time")
     history.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="stored runs: files or folders")
 
     accept = actions.add_parser("accept", help="make a stored run the baseline of its device")
     accept.add_argument("file", type=Path, metavar="FILE")
     accept.add_argument("--baselines", type=Path, default=Path(BASELINES), metavar="DIR")
+    accept.add_argument(
+        "--commit", metavar="REV", help="what a run from outside of a repository is of, if its sources show it"
+    )
     accept.add_argument("--allow-dirty", action="store_true", help="also a run of uncommitted sources")
     accept.add_argument(
         "--allow-missing", action="store_true", help="also a run that lacks benchmarks of the baseline before it"

@@ -1,4 +1,4 @@
-"""The ``bench`` command: run, diff, history, accept and page."""
+"""The ``bench`` command: run, show, diff, history, accept and page."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness import selection
-from harness.bench import accept, blocks, comparison, gates, history, markdown, store
-from harness.bench.defaults import ACCEPTED, BASELINES, BLOCK_SECONDS, QUADS
+from harness.bench import accept, again, blocks, comparison, gates, history, machine, markdown, store
+from harness.bench.defaults import ACCEPTED, BASELINES, BLOCK_SECONDS, QUADS, TIMINGS
 from harness.bench.measure import Measured, Refused
 from harness.bench.peers import ratios
-from harness.bench.run import Wanted, run, share
+from harness.bench.run import VIRTUAL_EFFORT, Wanted, run, share
 from harness.bench.sampling import Effort
 from harness.bench.verdicts import Rules
 from harness.discover import SetupError, load
@@ -26,7 +26,7 @@ def main(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> i
         return actions[options.action](options, modules, folder)
     if options.action == "accept":
         return _accept(options, folder)
-    return {"history": _history, "page": _page}[options.action](options)
+    return {"history": _history, "page": _page, "show": _show}[options.action](options)
 
 
 def _run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> int:
@@ -62,8 +62,8 @@ def _run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> i
 
 def _check(options: argparse.Namespace) -> int:
     """Check a share of the workloads for another process, which reads ``--out``."""
-    found = share(selection.pairs(options.contract, options.impl), wanted_of(options), *options.share)
-    gates.write(options.out, found)
+    number, count = options.share
+    share(selection.pairs(options.contract, options.impl), wanted_of(options), number, count, options.out)
     return comparison.FINE
 
 
@@ -85,28 +85,26 @@ def wanted_of(options: argparse.Namespace) -> Wanted:
         timings=tuple(options.timing) or Wanted().timings,
         match=options.match,
         checked=not options.unchecked,
+        names=frozenset(options.name),
     )
     if options.seconds is None and options.width is None:
         return wanted
-    effort: Effort = effort_of(wanted)
+    effort = Effort() if on_device(wanted.lane) else VIRTUAL_EFFORT
     changes = {name: value for name in ("seconds", "width") if (value := getattr(options, name)) is not None}
     return replace(wanted, effort=replace(effort, **changes))
 
 
-def effort_of(wanted: Wanted) -> Effort:
-    """Return the effort of the lane that ``wanted`` means."""
+def on_device(lane: str) -> bool:
+    """Return whether ``--lane`` means the GPU that is here."""
     import torch
 
-    from harness.bench.run import VIRTUAL_EFFORT
-
-    on_device = wanted.lane == "cuda" or (wanted.lane == "auto" and torch.cuda.is_available())
-    return Effort() if on_device else VIRTUAL_EFFORT
+    return lane == "cuda" or (lane == "auto" and torch.cuda.is_available())
 
 
 def passed_on(options: argparse.Namespace) -> list[str]:
     """Return the options of this run that its child processes need."""
     flags = ["--lane", options.lane, "--match", options.match]
-    for name in ("contract", "timing", "module"):
+    for name in ("contract", "timing", "module", "name"):
         flags += [part for value in getattr(options, name) for part in (f"--{name}", value)]
     for name in ("seconds", "width", "impl", "adapter", "commit"):
         value = getattr(options, name, None)
@@ -119,12 +117,17 @@ def _diff(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> 
         rules = Rules(margin=options.margin, alpha=options.alpha, drift=options.drift)
     except ValueError as error:
         raise SetupError(str(error)) from error
-    files = [name == ACCEPTED or Path(name).is_file() for name in (options.base, options.head)]
-    if all(files):
+    head_is_file = Path(options.head).is_file()
+    base_is_file = head_is_file if options.base == ACCEPTED else Path(options.base).is_file()
+    if base_is_file != head_is_file:
+        raise SetupError(f"{options.base} and {options.head} are a stored run and a source tree: name two of a kind")
+    if options.again is not None:
+        if head_is_file:
+            raise SetupError("--again: for source trees, and these are stored runs")
+        found = _again(options, folder, rules)
+    elif head_is_file:
         base, head = _stored(options, folder)
         found = comparison.of_files(base, head, history.runs(options.history), rules, allow_dirty=options.allow_dirty)
-    elif any(files):
-        raise SetupError(f"{options.base} and {options.head} are a stored run and a source tree: name two of a kind")
     else:
         found = _by_turns(options, folder, rules)
     text = markdown.render(found)
@@ -145,7 +148,12 @@ def _stored(options: argparse.Namespace, folder: Path) -> list[store.Run]:
     if idle:
         raise SetupError(f"{', '.join(f'--{name}' for name in idle)}: for source trees, and these are stored runs")
     head = store.compared(store.read(Path(options.head)), folder)
-    base = _accepted(head) if options.base == ACCEPTED else store.compared(store.read(Path(options.base)), folder)
+    device = str(head.device.get("name", ""))
+    base = (
+        _accepted(device, head.path)
+        if options.base == ACCEPTED
+        else store.compared(store.read(Path(options.base)), folder)
+    )
     for name in options.contract:
         if not any(key[0] == name for run in (base, head) for key in run.entries):
             raise SetupError(f"neither {base.path} nor {head.path} holds a benchmark of {name}")
@@ -155,18 +163,36 @@ def _stored(options: argparse.Namespace, folder: Path) -> list[store.Run]:
     ]
 
 
-def _accepted(head: store.Run) -> store.Run:
-    """Read the baseline of the device that ``head`` was made on."""
-    device = str(head.device.get("name", ""))
+def _accepted(device: str, path: str) -> store.Run:
+    """Read the baseline of ``device``; ``path`` is a run that would make one."""
     file = accept.path_in(Path(BASELINES), device)
     if not file.is_file():
-        made_by = f"python -m harness bench accept {head.path}"
+        made_by = f"python -m harness bench accept {path}"
         raise SetupError(f"{file}: no baseline of {device or 'an unknown device'} was accepted; {made_by} makes one")
     return store.read(file)
 
 
+def _again(options: argparse.Namespace, folder: Path, rules: Rules) -> comparison.Comparison:
+    """Return the comparison in ``--again`` with what is slower there, or may be, timed again in turns."""
+    from harness.bench import page
+
+    try:
+        first = page.read_comparison(options.again)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SetupError(f"{options.again} is no comparison: {type(error).__name__}: {error}") from error
+    doubted = again.doubted(first)
+    if not doubted:
+        return first
+    options.name, timings = again.names(doubted)
+    options.timing = options.timing or [timing for timing in timings if timing in TIMINGS]
+    return again.settled(first, _by_turns(options, folder, rules))
+
+
 def _by_turns(options: argparse.Namespace, folder: Path, rules: Rules) -> comparison.Comparison:
     names = options.base, options.head
+    if options.base == ACCEPTED:
+        device = machine.device_info("cuda" if on_device(options.lane) else "vgpu")["name"]
+        names = str(_accepted(device, "FILE").commit["id"]), options.head
     with blocks.checked_out(names[0], folder) as base, blocks.checked_out(names[1], folder) as head:
         try:
             taken = blocks.interleaved(
@@ -192,6 +218,11 @@ def _history(options: argparse.Namespace) -> int:
     return comparison.FINE
 
 
+def _show(options: argparse.Namespace) -> int:
+    sys.stdout.write(summary(store.read(options.file).document))
+    return comparison.FINE
+
+
 def _accept(options: argparse.Namespace, folder: Path) -> int:
     _, said = accept.accept(
         options.file,
@@ -199,6 +230,7 @@ def _accept(options: argparse.Namespace, folder: Path) -> int:
         repository=folder,
         allow_dirty=options.allow_dirty,
         allow_missing=options.allow_missing,
+        commit=options.commit,
     )
     sys.stdout.write(f"{said}\n")
     return comparison.FINE
@@ -216,25 +248,24 @@ def _page(options: argparse.Namespace) -> int:
 
 def summary(document: store.Document) -> str:
     """Return what a run found, a line a benchmark, how many times as long peers take, and what was refused."""
-    beside = ratios(store.entries(document))
+    entries = store.entries(document)
+    beside = ratios(entries)
     rows = [("benchmark", "L2", "median", "±", "floor", "fraction", "peers take" if beside else "")]
-    for row in document["benchmarks"]:
-        extra, median = row["extra_info"], row["stats"]["median"]
-        floor = extra.get("floor")
+    for entry in entries.values():
         rows.append(
             (
-                row["name"],
-                extra["l2"],
-                markdown.duration(median),
-                f"{(extra['median_high'] - extra['median_low']) / 2 / median:.1%}",
-                "" if floor is None else markdown.duration(floor),
-                "" if floor is None else f"{floor / median:.2f}",
-                beside.get(row["name"], ""),
+                entry.name,
+                entry.l2,
+                markdown.duration(entry.median),
+                f"{(entry.high - entry.low) / 2 / entry.median:.1%}",
+                "" if entry.floor is None else markdown.duration(entry.floor),
+                "" if entry.floor is None else f"{entry.floor / entry.median:.2f}",
+                beside.get(entry.name, ""),
             )
         )
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    lines += [f"REFUSED {item['name']}: {item['reason']}" for item in document["harness"]["refused"]]
+    lines += [f"REFUSED {item['name']}: {item['reason']}" for item in document.get("harness", {}).get("refused", ())]
     return "\n".join([*lines, ""])
 
 

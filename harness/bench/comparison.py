@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from harness.bench import refusals, series
+from harness.bench import notes, refusals, series
 from harness.bench.numbers import Array
 from harness.bench.store import Document, Entry, Key, Run, entries, merged
-from harness.bench.verdicts import Evidence, Rules, Verdict, judge
+from harness.bench.verdicts import Evidence, Judgement, Rules, Verdict, judge
 from harness.report.summary import counted
 
 DEFAULT = Rules()
+#: Runs of history that say how much runs differ: one that went wrong is forgotten some day.
+RECENT = 30
 #: Exit statuses for CI.
 FINE, SLOWER, UNUSABLE = 0, 1, 2
 
@@ -81,14 +83,15 @@ def of_files(
         for run in (base, head):
             found = _with_itself(run, keys)
             refused += refusals.disagreeing([run.entries[key].name for key in keys], found, rules, run.path)
-    evidence = None if refused else _of_files(base, head, earlier, keys, rules)
-    notes = [
-        *_changed_versions(base, head),
-        *_slowed(base, head),
-        *_unbounded(earlier, rules),
-        *_new(base, head),
+    evidence = None if refused else [_of_files(base, head, earlier, keys, rules, logs) for logs in (_logs, _mean_logs)]
+    said = [
+        *notes.changed_versions(base, head),
+        *notes.slowed(base, head),
+        *notes.unbounded(earlier, rules),
+        *notes.alone(base, head, keys),
+        *notes.new(base, head),
     ]
-    return _comparison(base, head, keys, evidence, refused, notes, how, rules)
+    return _comparison(base, head, keys, evidence, refused, said, how, rules)
 
 
 def of_blocks(
@@ -112,18 +115,14 @@ def of_blocks(
     ]
     evidence = None
     if not refused and keys:
-        medians = {which: [run.entries[key].blocks for key in keys] for which, run in enumerate(runs)}
-        turns = {0: 0, 1: 0}
-        taken = np.empty((4 * quads, len(keys)))
-        for place, (which, _) in enumerate(blocks[: 4 * quads]):
-            taken[place] = np.log([values[turns[which]] for values in medians[which]])
-            turns[which] += 1
-        times: Array = taken.reshape(quads, 4, len(keys))
+        order = [which for which, _ in blocks[: 4 * quads]]
+        medians, means = (_in_turns(order, runs, keys, logs) for logs in (_logs, _mean_logs))
         titles = [f"{name} {base.entries[key].name}" for name in names for key in keys]
-        refused += refusals.disagreeing(titles, series.interleaved_with_itself(times), rules, "a build")
-        evidence = None if refused else series.interleaved(times)
+        refused += refusals.disagreeing(titles, series.interleaved_with_itself(medians), rules, "a build")
+        evidence = None if refused else [series.interleaved(times) for times in (medians, means)]
     how = f"{counted(quads, 'quad')} of blocks in turns"
-    return _comparison(base, head, keys, evidence, refused, [*_slowed(base, head), *_new(base, head)], how, rules)
+    said = [*notes.slowed(base, head), *notes.new(base, head), *notes.untested(quads)]
+    return _comparison(base, head, keys, evidence, refused, said, how, rules)
 
 
 def _common(base: Run, head: Run) -> list[Key]:
@@ -132,10 +131,10 @@ def _common(base: Run, head: Run) -> list[Key]:
 
 
 def usable(history: Sequence[Run], head: Run) -> list[Run]:
-    """Return the runs of ``history`` that were made on the device of ``head`` and before it, oldest first."""
+    """Return the last ``RECENT`` runs of ``history`` on the device of ``head`` and before it, oldest first."""
     name = head.device.get("name")
     found = {run.when: run for run in history if run.device.get("name") == name and run.when < head.when}
-    return [found[when] for when in sorted(found)]
+    return [found[when] for when in sorted(found)[-RECENT:]]
 
 
 def _run(name: str, documents: Sequence[Document]) -> Run:
@@ -145,14 +144,30 @@ def _run(name: str, documents: Sequence[Document]) -> Run:
     return Run(path=name, document=document, entries=entries(document))
 
 
-def _of_files(base: Run, head: Run, earlier: Sequence[Run], keys: Sequence[Key], rules: Rules) -> Evidence:
+def _of_files(
+    base: Run, head: Run, earlier: Sequence[Run], keys: Sequence[Key], rules: Rules, logs: Callable[[Entry], Array]
+) -> Evidence:
     """Return the evidence of each workload: they differ in how many blocks and how much history they have."""
     parts = []
     for key in keys:
-        past = [np.log(run.entries[key].median) for run in earlier if key in run.entries]
-        old, new = _logs(base.entries[key]), _logs(head.entries[key])
-        parts.append(series.stored(old, new, np.array(past).reshape(-1, 1), rules))
+        old, new = base.entries[key], head.entries[key]
+        past = [run for run in earlier if key in run.entries]
+        history = np.array([logs(run.entries[key]).mean() for run in past]).reshape(-1, 1)
+        since = sum(run.when > base.when for run in past)
+        found = series.stored(logs(old), logs(new), history, rules, since=since)
+        # one process may be as far off as any was seen to be
+        spread = [series.strayed(logs(one)) for one in (old, new, *(run.entries[key] for run in past)) if not one.alone]
+        doubt = found.doubt + (old.alone + new.alone) * np.max(spread, axis=0, initial=0.0)
+        parts.append(replace(found, doubt=doubt))
     return _joined(parts)
+
+
+def _in_turns(order: Sequence[int], runs: Sequence[Run], keys: Sequence[Key], logs: Callable[[Entry], Array]) -> Array:
+    """Return ``[quads, 4, workloads]`` of the blocks of both ``runs``, which were taken in ``order``."""
+    columns = [np.concatenate([logs(run.entries[key]) for key in keys], axis=1) for run in runs]
+    turns = [order[:place].count(which) for place, which in enumerate(order)]
+    taken: Array = np.stack([columns[which][turn] for which, turn in zip(order, turns, strict=True)])
+    return taken.reshape(-1, 4, len(keys))
 
 
 def _with_itself(run: Run, keys: Sequence[Key]) -> Evidence:
@@ -172,19 +187,30 @@ def _logs(entry: Entry) -> Array:
     return logs
 
 
+def _mean_logs(entry: Entry) -> Array:
+    """Return those of the blocks' means, of their medians where the file has no other."""
+    logs: Array = np.log(np.array(entry.means or entry.blocks))[:, None]
+    return logs
+
+
 def _comparison(
     base: Run,
     head: Run,
     keys: Sequence[Key],
-    evidence: Evidence | None,
+    evidence: Sequence[Evidence] | None,
     refused: Sequence[str],
-    notes: Sequence[str],
+    said: Sequence[str],
     how: str,
     rules: Rules,
 ) -> Comparison:
     if not keys and not refused:
         refused = ["no workload is in both"]
-    rows = [] if evidence is None or not keys else _rows(base, head, keys, evidence, rules)
+    rows: list[Row] = []
+    if evidence is not None and keys:
+        medians, means = evidence
+        judged = judge(medians, rules, means)
+        rows = _rows(base, head, keys, judged)
+        said = [*said, *notes.hidden([row.name for row in rows], judge(medians, rules), judged, means)]
     return Comparison(
         base=_title(base),
         head=_title(head),
@@ -193,12 +219,11 @@ def _comparison(
         rules=rules,
         rows=tuple(rows),
         refused=tuple(refused),
-        notes=tuple(notes),
+        notes=tuple(said),
     )
 
 
-def _rows(base: Run, head: Run, keys: Sequence[Key], evidence: Evidence, rules: Rules) -> list[Row]:
-    judged = judge(evidence, rules)
+def _rows(base: Run, head: Run, keys: Sequence[Key], judged: Judgement) -> list[Row]:
     rows = []
     for place, key in enumerate(keys):
         old, new = base.entries[key], head.entries[key]
@@ -221,41 +246,3 @@ def _rows(base: Run, head: Run, keys: Sequence[Key], evidence: Evidence, rules: 
 def _title(run: Run) -> str:
     commit = str(run.commit.get("id", ""))[:12]
     return f"{run.path} ({commit}{' with changes' if run.commit.get('dirty') else ''})"
-
-
-def _new(base: Run, head: Run) -> list[str]:
-    count = sum(key not in base.entries for key in head.entries)
-    return [f"{count} workloads of the head are not in the base"] if count else []
-
-
-def _changed_versions(base: Run, head: Run) -> list[str]:
-    """Return what else changed between two runs."""
-    facts = [{"driver": run.device.get("driver"), **run.device.get("versions", {})} for run in (base, head)]
-    names = [name for name in facts[1] if facts[0].get(name) != facts[1][name]]
-    notes = [f"{name} {facts[0].get(name)} -> {facts[1][name]}" for name in names]
-    if base.device.get("uuid") != head.device.get("uuid"):
-        notes.append("another device of the same model")
-    return notes
-
-
-def _slowed(base: Run, head: Run) -> list[str]:
-    """Return what the device said that slowed it down."""
-    notes = []
-    for run in (base, head):
-        rows = [row["extra_info"] for row in run.document["benchmarks"]]
-        said = [
-            {*row.get("before", {}).get("throttled", ()), *row.get("after", {}).get("throttled", ())} for row in rows
-        ]
-        if any(said):
-            reasons = ", ".join(sorted(set().union(*said)))
-            notes.append(f"{run.path}: slowed down by {reasons} in {sum(map(bool, said))} of {len(said)} benchmarks")
-    return notes
-
-
-def _unbounded(earlier: Sequence[Run], rules: Rules) -> list[str]:
-    if len(earlier) >= series.LEAST_HISTORY:
-        return []
-    return [
-        f"fewer than {series.LEAST_HISTORY} earlier runs, so nothing shows how much runs differ: "
-        f"{rules.drift:.0%} is allowed for"
-    ]

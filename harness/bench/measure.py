@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -38,7 +39,8 @@ class Refused:
         return {"name": self.name, "reason": self.reason, **({"peer": True} if self.peer else {})}
 
 
-def _refused(implementation: Implementation, name: str, reason: str) -> Refused:
+def refusal(implementation: Implementation, name: str, reason: str) -> Refused:
+    """Return what stands for the benchmarks called ``name`` of ``implementation``."""
     return Refused(name=name, reason=reason, peer=is_peer(implementation))
 
 
@@ -93,14 +95,14 @@ class Bench:
             work = None if contract.work is None else contract.work(case, inputs)
         except (MemoryError, RuntimeError) as error:
             for implementation in implementations:
-                yield _refused(implementation, title(implementation), f"no inputs: {_first(error)}")
+                yield refusal(implementation, title(implementation), f"no inputs: {_first(error)}")
             return
         refusals = self._refusals(contract, implementations, case, inputs, label)
         # the oracles' memory, which copies of the inputs may need
         self._release()
         for implementation in implementations:
             if (reason := refusals[implementation.name]) is not None:
-                yield _refused(implementation, title(implementation), reason)
+                yield refusal(implementation, title(implementation), reason)
                 continue
             fixed = {
                 "contract": contract.name,
@@ -115,7 +117,7 @@ class Bench:
                 for timing in self._timings(implementation, inputs, work):
                     yield self._measured(title(implementation, timing.name), timing, fixed)
             except (MemoryError, RuntimeError) as error:
-                yield _refused(implementation, title(implementation), f"timing it failed: {_first(error)}")
+                yield refusal(implementation, title(implementation), f"timing it failed: {_first(error)}")
             self._release()
 
     def _refusals(
@@ -150,6 +152,9 @@ class Bench:
     def _measured(self, name: str, timing: Timing, fixed: dict[str, Any]) -> Measured:
         before = self.reading()
         sampled = sample(timing.take, self.effort)
+        odd = [seconds for seconds in sampled.samples if not 0 < seconds < math.inf]
+        if odd:
+            raise RuntimeError(f"{timing.name} took {odd[0]} s")
         extra = {
             **fixed,
             "lane": VIRTUAL if self.device is None else "cuda",
@@ -163,7 +168,8 @@ class Bench:
             "median_high": sampled.high,
             "confidence": self.effort.confidence,
             "blocks": store.blocks_of(sampled.samples),
-            "blocks_are": "segments",
+            "block_means": store.means_of(sampled.samples),
+            "blocks_are": store.SEGMENTS,
             "before": before,
             "after": self.reading(),
         }

@@ -12,7 +12,7 @@ import torch
 
 from harness.bench import gates, machine, rates, readings, store
 from harness.bench.labels import labels
-from harness.bench.measure import Bench, Measured, Refused
+from harness.bench.measure import Bench, Measured, Refused, refusal
 from harness.bench.sampling import Effort
 from harness.bench.timings import NAMES, DeviceTimings
 from harness.contract import Contract, Implementation
@@ -30,7 +30,8 @@ VIRTUAL_EFFORT = Effort(width=0.03, seconds=0.5, least=6, most=40)
 class Wanted:
     """What to time: ``lane``, ``timings``, benchmarks whose name contains ``match``; ``checked``: results first.
 
-    ``gates``: what was found when other processes checked them.
+    Names are ``contract[implementation-label]``; where there are ``names``, only those.  ``gates``: what was found when
+    other processes checked them.
     """
 
     lane: LaneName = "auto"
@@ -39,6 +40,14 @@ class Wanted:
     effort: Effort | None = None
     checked: bool = True
     gates: gates.Checked | None = None
+    names: frozenset[str] = frozenset()
+
+    def chooses(self, name: str) -> bool:
+        """Whether the benchmarks called ``name`` are wanted."""
+        return self.match in name and (not self.names or name in self.names)
+
+
+EVERYTHING = Wanted()
 
 
 def lane_of(wanted: Wanted) -> Lane:
@@ -75,20 +84,24 @@ def bench_of(wanted: Wanted) -> Bench:
     )
 
 
-def share(pairs: Pairs, wanted: Wanted, number: int, count: int) -> gates.Checked:
-    """Check every ``count``-th workload from ``number`` on and time nothing."""
+def share(pairs: Pairs, wanted: Wanted, number: int, count: int, out: Path) -> None:
+    """Check every ``count``-th workload from ``number`` on, time nothing, and write what is known to ``out``.
+
+    What ``out`` says already is not checked again.
+    """
     lane = lane_of(wanted)
     on_device = not isinstance(lane, VirtualLane)
-    return gates.share(workloads(pairs, wanted.match, on_device=on_device), lane, number, count)
+    chosen = workloads(pairs, wanted, on_device=on_device)
+    keep = functools.partial(gates.write, out)
+    gates.write(out, gates.share(chosen, lane, number, count, before=gates.read(out), keep=keep))
 
 
 def workloads(
-    pairs: Pairs, match: str = "", *, on_device: bool
+    pairs: Pairs, wanted: Wanted = EVERYTHING, *, on_device: bool
 ) -> Iterator[tuple[Contract[Any], list[Implementation], Any, str]]:
     """Yield (contract, implementations, case, label) of what is timed, ``on_device`` or on the virtual GPU.
 
-    Implementations whose hardware is not here are left out; ``match`` is looked for in
-    ``contract[implementation-label]``.
+    Implementations whose hardware is not here are left out.
     """
     here = detect() if on_device else None
     by_contract: dict[str, list[Implementation]] = {}
@@ -99,7 +112,7 @@ def workloads(
     for name, implementations in by_contract.items():
         timed = timed_cases(contracts[name], on_device=on_device)
         for case, label in zip(timed, labels(timed), strict=True):
-            chosen = [one for one in implementations if match in store.title(name, one.name, label)]
+            chosen = [one for one in implementations if wanted.chooses(store.title(name, one.name, label))]
             if chosen:
                 yield contracts[name], chosen, case, label
 
@@ -132,7 +145,7 @@ def run(
     bench = bench_of(wanted)
     rows: list[dict[str, Any]] = []
     refused: list[dict[str, Any]] = []
-    for contract, implementations, case, label in workloads(pairs, wanted.match, on_device=bench.device is not None):
+    for contract, implementations, case, label in workloads(pairs, wanted, on_device=bench.device is not None):
         try:
             for done in bench.measure(contract, implementations, case, label):
                 on_done(done)
@@ -141,8 +154,10 @@ def run(
                 else:
                     rows.append(done.row(data=data))
         except ContextLost as error:
-            names = [store.title(contract.name, one.name, label) for one in implementations]
-            refused += [{"name": name, "reason": f"{error}; nothing was timed after it"} for name in names]
+            reason = f"{error}; nothing was timed after it"
+            refused += [
+                refusal(one, store.title(contract.name, one.name, label), reason).row() for one in implementations
+            ]
             break
     return document(bench, rows, refused, tree=tree, commit=commit)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,6 +15,8 @@ from harness.bench.numbers import median_interval
 #: Segments that the samples of one process are cut into, to see whether it agrees with itself.
 SEGMENTS = 10
 PATIENCE = 3
+#: Share of all samples, at either end, that a mean takes no further out than the next one.
+_EDGE = 0.05
 #: Samples that are taken and forgotten: the first calls after a pause are slower, or, of a cool device, quicker.
 _WARM_UP = 6
 
@@ -53,9 +56,29 @@ class Sampled:
 
 def segmented(samples: tuple[float, ...]) -> list[float]:
     """Return the medians of up to ``SEGMENTS`` stretches of ``samples``, as long as each other but for one sample."""
+    return [statistics.median(stretch) for stretch in _stretches(samples)]
+
+
+def segmented_means(samples: tuple[float, ...]) -> list[float]:
+    """Return the means of the same stretches.
+
+    A median does not show that a call which was slow one time in ten is slow four times in ten; a mean does.
+    """
+    return [statistics.fmean(stretch) for stretch in _stretches(clipped(samples))]
+
+
+def clipped(samples: Sequence[float]) -> tuple[float, ...]:
+    """Return ``samples`` with the ``_EDGE`` at either end, one or more of three, moved to what is next to them."""
+    ordered = sorted(samples)
+    rank = math.ceil(_EDGE * len(ordered)) if len(ordered) > 2 else 0
+    low, high = ordered[rank], ordered[-1 - rank]
+    return tuple(min(max(value, low), high) for value in samples)
+
+
+def _stretches(samples: tuple[float, ...]) -> list[tuple[float, ...]]:
     count = min(SEGMENTS, len(samples))
     bounds = [round(number * len(samples) / count) for number in range(count + 1)]
-    return [statistics.median(samples[start:end]) for start, end in itertools.pairwise(bounds)]
+    return [samples[start:end] for start, end in itertools.pairwise(bounds)]
 
 
 def sample(

@@ -2,7 +2,8 @@
 
 A benchmark's ``extra_info`` holds, beside what pytest-benchmark knows: ``contract``, ``implementation``, ``label`` and
 ``case`` (a digest) of the workload, ``lane``, ``timing`` and ``l2``, ``median_low`` and ``median_high``, ``blocks``
-(medians, of processes or of segments of one: ``blocks_are``), ``flops``, ``bytes``, ``floor`` in seconds, ``bound``,
+(medians, of processes or of segments of one: ``blocks_are``), ``block_means`` (of the same, without what is furthest
+out), ``flops``, ``bytes``, ``floor`` in seconds, ``bound``,
 ``fraction`` (floor over median), ``peer`` where it is an adapter's, readings of the device before and after.
 """
 
@@ -18,7 +19,7 @@ from typing import Any
 
 from harness.bench import provenance
 from harness.bench.numbers import median_interval
-from harness.bench.sampling import segmented
+from harness.bench.sampling import clipped, segmented, segmented_means
 from harness.discover import SetupError
 
 FORMAT = 1
@@ -27,6 +28,8 @@ Document = dict[str, Any]
 #: Contract, implementation, digest of the case, timing.
 Key = tuple[str, str, str, str]
 
+#: What blocks are: parts of what one process timed, or a process each.
+SEGMENTS, PROCESSES = "segments", "processes"
 #: How the reason begins where a benchmark came and went between blocks.
 MISSING = "missing in"
 
@@ -50,6 +53,10 @@ class Entry:
     floor: float | None
     bound: str
     peer: bool = False
+    #: Means of the blocks, of files that have them.
+    means: tuple[float, ...] = ()
+    #: Whether all blocks are of one process.
+    alone: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,9 +174,15 @@ def wrong(document: Document) -> list[Mapping[str, Any]]:
     return [item for item in document.get("harness", {}).get("refused", ()) if not item.get("peer")]
 
 
-def compared(run: Run, repository: Path) -> Run:
-    """Return ``run`` with its sources compared with its commit's, where it was only told which that is."""
-    return replace(run, document=provenance.compared(run.document, repository))
+def compared(run: Run, repository: Path, commit: str | None = None) -> Run:
+    """Return ``run`` with its sources compared with its commit's, where it was only told which, or with ``commit``'s.
+
+    Raises SetupError for a ``commit`` where the run recorded no sources, or git knows none of that name.
+    """
+    try:
+        return replace(run, document=provenance.compared(run.document, repository, commit))
+    except LookupError as error:
+        raise SetupError(f"{run.path}: {error}") from error
 
 
 def entries(document: Document) -> dict[Key, Entry]:
@@ -182,7 +195,11 @@ def _entries(document: Document) -> Iterator[Entry]:
         extra = row["extra_info"]
         if not all(name in extra for name in _NEEDED):
             continue
-        median = float(row["stats"]["median"])
+        median, blocks = float(row["stats"]["median"]), tuple(map(float, extra["blocks"]))
+        means = tuple(map(float, extra.get("block_means", ())))
+        for seconds in (median, *blocks, *means):
+            if not 0 < seconds < math.inf:
+                raise ValueError(f"{row['name']} took {seconds!r} s")
         yield Entry(
             key=_key(extra),
             name=title(extra["contract"], extra["implementation"], extra["label"], extra["timing"]),
@@ -191,12 +208,14 @@ def _entries(document: Document) -> Iterator[Entry]:
             median=median,
             low=float(extra.get("median_low", median)),
             high=float(extra.get("median_high", median)),
-            blocks=tuple(map(float, extra["blocks"])),
+            blocks=blocks,
             flops=int(extra.get("flops") or 0),
             bytes=int(extra.get("bytes") or 0),
             floor=extra.get("floor"),
             bound=extra.get("bound") or "",
             peer=bool(extra.get("peer")),
+            means=means,
+            alone=extra.get("blocks_are") == SEGMENTS,
         )
 
 
@@ -243,7 +262,8 @@ def merged(documents: Sequence[Document], *, data: bool = False) -> Document:
         samples = [value for row in found for value in row["stats"]["data"]]
         extra = dict(found[-1]["extra_info"])
         extra["blocks"] = [rounded(statistics.median(row["stats"]["data"])) for row in found]
-        extra["blocks_are"] = "processes"
+        extra["block_means"] = [rounded(statistics.fmean(clipped(row["stats"]["data"]))) for row in found]
+        extra["blocks_are"] = PROCESSES
         # the blocks are what differs: the interval is theirs
         extra["median_low"], extra["median_high"] = median_interval(extra["blocks"])
         whole = benchmark(name, with_floor(extra, statistics.median(samples)), samples, _calls(found))
@@ -266,6 +286,11 @@ def with_floor(extra: dict[str, Any], median: float) -> dict[str, Any]:
 def blocks_of(samples: Sequence[float]) -> list[float]:
     """Return the medians of the segments of one process's samples, as they are stored."""
     return [rounded(value) for value in segmented(tuple(samples))]
+
+
+def means_of(samples: Sequence[float]) -> list[float]:
+    """Return the means of the same segments."""
+    return [rounded(value) for value in segmented_means(tuple(samples))]
 
 
 def rounded(seconds: float) -> float:

@@ -73,22 +73,25 @@ class Judgement:
     verdicts: np.ndarray[tuple[int, ...], np.dtype[np.object_]]
 
 
-def judge(evidence: Evidence, rules: Rules) -> Judgement:
+def judge(evidence: Evidence, rules: Rules, means: Evidence | None = None) -> Judgement:
     """Judge every workload; *same* is claimed by an equivalence test, never for want of evidence.
+
+    ``means`` is the evidence of means beside that of medians: *same* takes both, for a median does not show that calls
+    which were slow now and then are slow more often.
 
     Both claims are corrected by Holm's method and not by Benjamini and Hochberg's: clocks and temperature are shared
     by all workloads of a run, so that tests depend on each other, and one wrong alarm a hundred nights is one too many.
     """
     margin, error = math.log1p(rules.margin), np.maximum(evidence.error, rules.resolution)
-    away, inside = margin + evidence.doubt, margin - evidence.doubt
+    away = margin + evidence.doubt
     with np.errstate(invalid="ignore"):
         slower = student_sf((evidence.effect - away) / error, evidence.df)
         faster = student_sf((-evidence.effect - away) / error, evidence.df)
-        below = student_sf((inside - evidence.effect) / error, evidence.df)
-        above = student_sf((inside + evidence.effect) / error, evidence.df)
         width = student_quantile((1 - rules.confidence) / 2, evidence.df) * error + evidence.doubt
     p_change = holm(_known(np.minimum(2 * np.minimum(slower, faster), 1)))
-    p_same = holm(_known(np.maximum(below, above)))
+    p_same = _equivalent(evidence, rules)
+    if means is not None:
+        p_same = np.maximum(p_same, _equivalent(means, rules))
     verdicts = np.full(evidence.effect.shape, Verdict.CANNOT_TELL, dtype=object)
     verdicts[p_same <= rules.alpha] = Verdict.SAME
     verdicts[(p_change <= rules.alpha) & (evidence.effect > 0)] = Verdict.SLOWER
@@ -101,6 +104,15 @@ def judge(evidence: Evidence, rules: Rules) -> Judgement:
         p_same=p_same,
         verdicts=verdicts,
     )
+
+
+def _equivalent(evidence: Evidence, rules: Rules) -> Array:
+    """Return adjusted p values of the claim that times differ by no more than the margin."""
+    inside, error = math.log1p(rules.margin) - evidence.doubt, np.maximum(evidence.error, rules.resolution)
+    with np.errstate(invalid="ignore"):
+        below = student_sf((inside - evidence.effect) / error, evidence.df)
+        above = student_sf((inside + evidence.effect) / error, evidence.df)
+    return holm(_known(np.maximum(below, above)))
 
 
 def _known(p: Array) -> Array:

@@ -63,8 +63,8 @@ RULES = (
     BenchFault(
         "same on one side is enough",
         "verdicts",
-        "p_same = holm(_known(np.maximum(below, above)))",
-        "p_same = holm(_known(np.minimum(below, above)))",
+        "return holm(_known(np.maximum(below, above)))",
+        "return holm(_known(np.minimum(below, above)))",
         "five_per_cent_are_found_or_doubted_and_never_same",
     ),
     BenchFault(
@@ -98,8 +98,8 @@ RULES = (
     BenchFault(
         "A B A B in place of A B B A",
         "series",
-        "signs = np.array(orders(times.shape[-3]), dtype=np.float64)[:, :, None] * 2 - 1",
-        "signs = np.array([(0, 1, 0, 1)] * times.shape[-3], dtype=np.float64)[:, :, None] * 2 - 1",
+        "signs = np.array(orders(quads), dtype=np.float64)[:, :, None] * 2 - 1",
+        "signs = np.array([(0, 1, 0, 1)] * quads, dtype=np.float64)[:, :, None] * 2 - 1",
         "steady_drift_and_position_cancel",
     ),
     BenchFault(
@@ -112,8 +112,8 @@ RULES = (
     BenchFault(
         "the effect counted twice",
         "series",
-        "return _mean((times * signs).sum(axis=-2) / 2)",
-        "return _mean((times * signs).sum(axis=-2))",
+        "found = _mean((times * signs).sum(axis=-2) / 2)",
+        "found = _mean((times * signs).sum(axis=-2))",
         "a_change_is_measured_as_large_as_it_is",
     ),
     BenchFault(
@@ -126,8 +126,8 @@ RULES = (
     BenchFault(
         "the noise of history is halved",
         "series",
-        "between = np.sqrt((steps**2).mean(axis=-2))",
-        "between = np.sqrt((steps**2).mean(axis=-2)) / 2",
+        "between, df = np.sqrt((steps**2).mean(axis=-2)),",
+        "between, df = np.sqrt((steps**2).mean(axis=-2)) / 2,",
         "runs_differ_by_what_steps_of_history_say",
     ),
     BenchFault(

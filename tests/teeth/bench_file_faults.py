@@ -68,7 +68,7 @@ FILES = (
     ),
     BenchFault(
         "a device that was slowed down says nothing",
-        "comparison",
+        "notes",
         "        if any(said):\n",
         "        if not rows:\n",
         "other_versions_are_noted",
@@ -83,7 +83,7 @@ FILES = (
     BenchFault(
         "the A/A gate is skipped for blocks in turns",
         "comparison",
-        'refused += refusals.disagreeing(titles, series.interleaved_with_itself(times), rules, "a build")',
+        'refused += refusals.disagreeing(titles, series.interleaved_with_itself(medians), rules, "a build")',
         "refused += []",
         "blocks_of_a_dirty_tree_or_of_a_build_unlike_itself_are_refused",
     ),
@@ -104,8 +104,8 @@ FILES = (
     BenchFault(
         "base and head change places",
         "comparison",
-        "evidence = None if refused else series.interleaved(times)",
-        "evidence = None if refused else series.interleaved(-times)",
+        "[series.interleaved(times) for times in (medians, means)]",
+        "[series.interleaved(-times) for times in (medians, means)]",
         "blocks_in_turns_are_compared",
     ),
     BenchFault(
@@ -139,8 +139,8 @@ FILES = (
     BenchFault(
         "the fastest sample in place of the median",
         "sampling",
-        "return [statistics.median(samples[start:end])",
-        "return [min(samples[start:end])",
+        "return [statistics.median(stretch) for",
+        "return [min(stretch) for",
         "segments_are_medians_of_all_samples_in_order",
     ),
     BenchFault(

@@ -6,12 +6,22 @@ import pytest
 
 from tests.teeth.bench_faults import COPIES, MEASURING, RULES, WORK
 from tests.teeth.bench_file_faults import FILES
+from tests.teeth.bench_odd_faults import ODD
 from tests.teeth.swapping import swapped
-from tests.unit import bench_blocks, bench_files, bench_measuring, bench_page, bench_rules, bench_sampling
+from tests.unit import (
+    bench_blocks,
+    bench_files,
+    bench_gates,
+    bench_measuring,
+    bench_odd,
+    bench_page,
+    bench_rules,
+    bench_sampling,
+)
 
-ROOMS = (bench_blocks, bench_rules, bench_files, bench_measuring, bench_page, bench_sampling)
+ROOMS = (bench_blocks, bench_files, bench_gates, bench_measuring, bench_odd, bench_page, bench_rules, bench_sampling)
 CHECKS = {name: check for room in ROOMS for name, check in room.CHECKS.items()}
-FAULTS = (*RULES, *FILES, *MEASURING, *COPIES, *WORK)
+FAULTS = (*RULES, *ODD, *FILES, *MEASURING, *COPIES, *WORK)
 #: Faults -> the package of their modules.
 ELSEWHERE = {WORK: "harness.contracts", COPIES: "harness"}
 

@@ -105,6 +105,21 @@ def a_commit_that_was_told_is_believed_by_its_sources(folder):
     assert store.read(target).commit["dirty"] is False
     with pytest.raises(SetupError, match=r"dirty tree: .*: kernels/b.py: not here; see --allow-dirty"):
         accept.accept(folder / "changed.json", folder / "baselines", repository=folder)
+    # told another commit, or none that there is: its sources show whose it is
+    for told_id in ("0" * 40, "HEAD of elsewhere"):
+        other = store.read(folder / "told.json").document
+        store.write(folder / "other.json", other | {"commit_info": other["commit_info"] | {"id": told_id}})
+        with pytest.raises(SetupError, match="commit not shown"):
+            accept.accept(folder / "other.json", folder / "baselines", repository=folder)
+        accept.accept(folder / "other.json", folder / "baselines", repository=folder, commit="HEAD")
+        assert store.read(target).commit["id"] == commit
+    with pytest.raises(SetupError, match="dirty tree"):
+        accept.accept(folder / "changed.json", folder / "baselines", repository=folder, commit="HEAD")
+    with pytest.raises(SetupError, match="knows no commit v9"):
+        accept.accept(folder / "told.json", folder / "baselines", repository=folder, commit="v9")
+    store.write(folder / "plain.json", document(night=3))
+    with pytest.raises(SetupError, match="it recorded no sources"):
+        accept.accept(folder / "plain.json", folder / "baselines", repository=folder, commit="HEAD")
     with mock.patch.dict(os.environ, alone), pytest.raises(SetupError, match=r"commit not shown: .* no such commit"):
         accept.accept(folder / "told.json", folder / "baselines", repository=there)
 

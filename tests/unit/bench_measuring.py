@@ -1,6 +1,8 @@
 """What must hold of measuring: work counted, results checked first, copies at other addresses, floors."""
 
+import itertools
 from dataclasses import replace
+from unittest import mock
 
 import torch
 
@@ -8,7 +10,7 @@ from harness import copies, registry
 from harness.bench import gates, rates, store, timings
 from harness.bench.gate import Gate
 from harness.bench.measure import Bench, Measured, Refused
-from harness.bench.run import timed_cases, workloads
+from harness.bench.run import Wanted, timed_cases, workloads
 from harness.bench.sampling import Effort
 from harness.contract import Implementation, Requires, Work
 from harness.lanes import VirtualLane
@@ -174,36 +176,15 @@ def what_other_processes_found_decides():
 
 
 @check
-def what_had_no_memory_beside_others_is_checked_alone():
+def a_time_of_nothing_is_no_time():
     owner = contract("merge_attn_states")
-    calls = []
-
-    def hungry(outs, lses):
-        calls.append(1)
-        if len(calls) == 1:
-            raise torch.OutOfMemoryError("beside the others")
-        return oracle(outs, lses)
-
-    owner = replace(owner, oracle=hungry)
-    both = [implementation(right, "right"), implementation(wrong, "wrong")]
-    checked = gates.share([(owner, both, owner.pinned[3], "x")], VirtualLane(), 0, 1)
-    assert (checked.found, sorted(checked.again)) == (
-        {},
-        ["merge_attn_states[right-x]", "merge_attn_states[wrong-x]"],
-    )
-    bench = Bench(lane=VirtualLane(), effort=QUICK, gates=checked)
-    done = list(bench.measure(owner, both, owner.pinned[3], "x"))
-    assert [type(one) for one in done] == [Measured, Refused]
-    assert done[1].reason.startswith("oracle:out: ")
-
-
-@check
-def every_workload_is_in_one_share():
-    owner = contract("merge_attn_states")
-    cases = [(owner, [implementation(right)], case, f"{place}") for place, case in enumerate(owner.pinned[:4])]
-    shares = [set(gates.share(cases, VirtualLane(), number, 3).found) for number in range(3)]
-    assert sorted(map(len, shares)) == [1, 1, 2]
-    assert len(set.union(*shares)) == 4
+    for odd in (0.0, float("nan")):
+        with mock.patch.object(timings.time, "process_time", side_effect=itertools.repeat(odd)):
+            (found,) = Bench(lane=VirtualLane(), effort=QUICK).measure(
+                owner, [implementation(right)], owner.pinned[3], "x"
+            )
+        assert isinstance(found, Refused)
+        assert f"vgpu took {odd} s" in found.reason
 
 
 @check
@@ -269,6 +250,6 @@ def what_needs_other_hardware_is_left_out_on_a_device_only():
     on_device = list(workloads(pairs, on_device=True))
     assert [case for _, _, case, _ in on_device] == list(owner.workloads)
     assert {one.name for _, chosen, _, _ in on_device for one in chosen} == {"planted"}
-    virtual = list(workloads(pairs, "[far-", on_device=False))
+    virtual = list(workloads(pairs, Wanted(match="[far-"), on_device=False))
     assert {one.name for _, chosen, _, _ in virtual for one in chosen} == {"far"}
     assert len(virtual) == len(timed_cases(owner, on_device=False)) < len(owner.pinned)

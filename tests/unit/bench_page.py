@@ -11,7 +11,7 @@ from harness.bench import comparison, page, store
 from harness.receipts.record import Device, Receipt, Test
 from harness.report.records import Record, Verdict
 from harness.report.summary import Summary
-from tests.unit.bench_documents import run
+from tests.unit.bench_documents import DEVICE, run
 from tests.unit.bench_files import past_runs
 
 CHECKS = {}
@@ -51,7 +51,7 @@ def receipt(*failed):
     return Receipt(
         started="2026-11-30T02:00:00+00:00", seconds=312.0, driver="580", versions={}, emulated="", commit="a" * 40,
         devices=(Device(name="NVIDIA H200", arch="sm_90", units=132),), dirty=(), paths=(), sources={}, moved=(),
-        arguments=(), status=1 if failed else 0, tests=(*passed, *tests),
+        arguments=(), status=1 if failed else 0, profile="ci", tests=(*passed, *tests),
     )  # fmt: skip
 
 
@@ -151,6 +151,25 @@ def what_is_wrong_stands_first():
     first = text[: text.index("What changed")]
     assert "1 not timed" in first
     assert "failed" not in first
+
+
+@check
+def what_changed_is_drawn_first_and_says_between_what():
+    text = Reader(whole()).text
+    history = text[text.index("3 workloads changed") : text.index("Medians of up to")]
+    order = [history.index(word) for word in ("sparse_mla_decode ", "mxfp4_moe ", "merge_attn_states: 1 workload")]
+    assert order == sorted(order)
+    assert "sparse_mla_decode: " not in history
+    assert re.search(r"18\d µs to 199 µs since 2026-11-01", history)
+
+
+@check
+def resources_begin_with_the_target_that_was_timed():
+    for arch, second in (("sm_120", "sm_90"), ("sm_90", "sm_120")):
+        head = run("head", night=14, device={**DEVICE, "arch": arch})
+        text = Reader(page.render(head, resources=RESOURCES)).text
+        assert text.index(arch, text.index("configurations")) < text.index(second, text.index("configurations"))
+    assert "40 · 0" in text
 
 
 @check

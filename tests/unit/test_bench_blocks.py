@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from harness import cli
-from harness.bench import blocks, gates
+from harness.bench import accept, blocks, comparison, gates, machine, page, store
 from tests.unit.bench_blocks import CHECKS
-from tests.unit.bench_documents import WORKLOADS, document, row
+from tests.unit.bench_documents import DEVICE, WORKLOADS, document, row, run
 
 
 @pytest.fixture
@@ -51,6 +51,29 @@ def test_two_trees_take_turns_and_the_slower_one_fails(trees, children, capsys):
     assert "".join(child.tree[0] for child in children) == "onno" + "noon" + "onno" + "noon"
 
 
+def test_doubts_are_timed_again_in_turns_with_the_commit_of_the_baseline(trees, children, capsys, monkeypatch):
+    monkeypatch.setattr(machine, "device_info", lambda lane: DEVICE)
+    store.write(trees / "run.json", document(commit="old"))
+    accept.accept(trees / "run.json", trees / "ci" / "baselines", repository=trees)
+    head = run("head", night=14, slower={"mxfp4_moe": 0.04})
+    page.write_comparison(trees / "c.json", comparison.of_files(run("base", night=13), head))
+    words = ["bench", "diff", "accepted", "new", "--again", "c.json", "--lane", "cuda", "--allow-dirty"]
+    assert cli.main([*words, "--quads", "4", "--json", "c.json"]) == cli.FAULTY
+    assert "**2 slower, 4 cannot tell**" in capsys.readouterr().out
+    assert "".join(child.tree[0] for child in children) == "onno" + "noon" + "onno" + "noon"
+    names = [f"mxfp4_moe[auto-num_tokens={count}]" for count in (1, 64)]
+    for child in children:
+        assert [word for place, word in enumerate(child.command) if child.command[place - 1] == "--name"] == names
+    assert page.read_comparison(trees / "c.json").exit_status == comparison.SLOWER
+    # where nothing is in doubt nothing is timed
+    children.clear()
+    page.write_comparison(trees / "c.json", comparison.of_files(run("base", night=13), run("head", night=14)))
+    assert cli.main(words) == cli.PASSED
+    assert children == []
+    assert cli.main([*words[:2], "run.json", "run.json", "--again", "c.json"]) == cli.UNUSABLE
+    assert "--again: for source trees" in capsys.readouterr().err
+
+
 def test_a_child_has_the_runners_harness_and_the_trees_kernels(trees, children):
     build = blocks.Build(name="old", tree=(trees / "old").resolve())
     blocks.one_block(build, ["--lane", "cuda"], deadline=10)
@@ -71,7 +94,7 @@ def test_results_are_checked_by_several_processes_before_anything_is_timed(tmp_p
 
     def ended(command, folder, environment, deadline):
         number = command[command.index("--share") + 1]
-        seen.append((number, environment["HARNESS_GPU_WORKERS"], environment["OMP_NUM_THREADS"], deadline))
+        seen.append((number, environment["HARNESS_GPU_WORKERS"], environment["OMP_NUM_THREADS"], 0 < deadline <= 7))
         if number == "2/3":
             return 1, "first\nno memory left"
         found = {"0/3": {"merge_attn_states[triton-head_dim=1]": None}, "1/3": {"a[x-y]": "oracle:out: 3 of 8"}}[number]
@@ -83,11 +106,36 @@ def test_results_are_checked_by_several_processes_before_anything_is_timed(tmp_p
     monkeypatch.setattr(gates.os, "cpu_count", lambda: 9)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     found = gates.shared(["--lane", "cuda"], tmp_path, jobs=3, deadline=7.0)
-    assert sorted(seen) == [(f"{number}/3", "3", "3", 7.0) for number in range(3)]
+    assert sorted(seen) == [(f"{number}/3", "3", "3", True) for number in range(3)]
     assert found.refusal("merge_attn_states[triton-head_dim=1]") is None
     assert found.refusal("a[x-y]") == "oracle:out: 3 of 8"
     assert found.refusal("b[x-y]") == "its check failed: no memory left"
     assert found.again == {"c[x-y]"}
+
+
+def test_a_process_that_a_check_ends_is_followed_by_another(tmp_path, monkeypatch):
+    known = []
+
+    def ended(command, folder, environment, deadline):
+        out = Path(command[command.index("--out") + 1])
+        known.append(sorted(gates.read(out).found))
+        found = {**gates.read(out).found, f"right{len(known)}": None}
+        if len(known) == 3:
+            gates.write(out, gates.Checked(found=found))
+            return 0, ""
+        gates.write(out, gates.Checked(found=found, at=f"fatal{len(known)}", done=False))
+        return -11, "first\nthe kernel was killed"
+
+    monkeypatch.setattr(gates.children, "ended", ended)
+    found = gates.shared([], tmp_path, jobs=1, deadline=7.0)
+    assert known == [[], ["fatal1", "right1"], ["fatal1", "fatal2", "right1", "right2"]]
+    assert [found.refusal(f"right{number}") for number in (1, 2, 3)] == [None] * 3
+    assert found.refusal("fatal2") == "its check failed: the kernel was killed"
+    # but not for ever
+    known.extend([[]] * 3)
+    found = gates.shared([], tmp_path, jobs=1, deadline=7.0)
+    assert len(known) == 6 + 8
+    assert found.refusal("x") == "the checks before its own ended 8 processes"
 
 
 def test_a_child_that_fails_is_a_refusal_with_its_last_words(trees, capsys, monkeypatch):

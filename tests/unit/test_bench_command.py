@@ -22,7 +22,9 @@ for place in "${!words[@]}"; do
     if [[ ${words[place]} == --out ]]; then
         mkdir -p "$(dirname "${words[place + 1]}")" && echo '{}' > "${words[place + 1]}"
     fi
+    [[ ${words[place]} == --json && -n ${JSON:-} ]] && echo '{}' > "${words[place + 1]}"
 done
+[[ $* == *" --again "* ]] && exit "${AGAIN:-0}"
 [[ $1 == verify ]] && exit "${VERIFY:-0}"
 case $2 in diff) exit "${DIFF:-0}" ;; run) exit "${RUN:-0}" ;; esac
 """
@@ -114,6 +116,11 @@ def test_an_accepted_baseline_is_of_the_device_it_is_named_for(baseline, tmp_pat
     assert (tmp_path / "again.json").read_text() == file.read_text()
 
 
+def test_a_stored_run_is_shown_as_it_was_printed(nights, capsys):
+    assert bench("show", "good.json") == cli.PASSED
+    assert capsys.readouterr().out == command.summary(document(night=9))
+
+
 def test_a_run_says_what_it_found_and_what_it_refused():
     made = document(refused=[{"name": "moe_scatter[auto-x]", "reason": "oracle:out: 3 of 8"}])
     lines = command.summary(made).splitlines()
@@ -172,6 +179,13 @@ def test_a_night_ends_as_the_worst_of_its_steps(tmp_path, ends, status):
 def test_a_night_with_a_base_is_timed_in_turns(tmp_path):
     calls, _ = _night(tmp_path, NIGHTLY_BASE="v1.0")
     assert calls[2].startswith("bench diff v1.0 . --lane cuda --quads 12")
+
+
+@pytest.mark.parametrize(("diff", "again", "status"), [(1, 0, 0), (1, 1, 1), (1, 2, 1), (0, 1, 1), (0, 2, 2)])
+def test_what_is_slower_than_the_baseline_is_timed_again_with_its_commit(tmp_path, diff, again, status):
+    calls, done = _night(tmp_path, JSON="1", DIFF=str(diff), AGAIN=str(again))
+    assert calls[3].startswith("bench diff accepted . --again out/nightly/comparison.json --lane cuda --quads 12")
+    assert done.returncode == status
 
 
 def _night(folder, **variables):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.unit import bench_measuring, bench_sampling
+from tests.unit import bench_gates, bench_measuring, bench_sampling
 
-CHECKS = bench_measuring.CHECKS | bench_sampling.CHECKS
+CHECKS = bench_gates.CHECKS | bench_measuring.CHECKS | bench_sampling.CHECKS
 
 
 @pytest.mark.parametrize("name", CHECKS)

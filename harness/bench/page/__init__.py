@@ -41,7 +41,7 @@ def render(
         section("kernels", "Kernels and their floor", kernels.render(head)),
         section("roofline", "Roofline", plots.roofline(head)),
         section("history", "History", plots.histories(courses, comparison)),
-        section("resources", "Resources", tables.resources(resources or {})),
+        section("resources", "Resources", tables.resources(resources or {}, str(head.device.get("arch", "")))),
         section("verification", "Verification", verification.render(verified, receipt)),
         section("conditions", "Conditions", tables.conditions(head)),
     ]

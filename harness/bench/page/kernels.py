@@ -26,9 +26,10 @@ def render(head: Run) -> str:
     rows = []
     for contract in sorted({entry.key[0] for entry in entries}):
         rows += [[escape(contract)], *_rows([entry for entry in entries if entry.key[0] == contract], timings, beside)]
-    names = ["workload", "by", *(escape(timing) for timing in timings), "floor", "share of the floor"]
+    # the share stands where a phone still shows it
+    names = ["workload", "by", "of the floor", *(escape(timing) for timing in timings), "floor"]
     names += ["peers take"] if beside else []
-    numbers = range(2, 3 + len(timings))
+    numbers = range(3, 4 + len(timings))
     return table(names, rows, numbers=tuple(numbers), label="times of the kernels") + note(_MEANING)
 
 
@@ -46,7 +47,7 @@ def _rows(entries: list[Entry], timings: list[str], beside: Mapping[str, str]) -
         share = "" if some.floor is None else _bar(some.floor / some.median)
         times = ["" if entry is None else _time(entry) for entry in here]
         ratio = [escape(beside.get(some.name, ""))] if beside else []
-        rows.append([breakable(some.label), escape(implementation), *times, floor, share, *ratio])
+        rows.append([breakable(some.label), escape(implementation), share, *times, floor, *ratio])
     return rows
 
 

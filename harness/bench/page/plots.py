@@ -10,7 +10,7 @@ from itertools import groupby
 from harness.bench.comparison import Comparison
 from harness.bench.history import Course
 from harness.bench.markdown import duration
-from harness.bench.page.html import note
+from harness.bench.page.html import breakable, note
 from harness.bench.store import Entry, Run
 from harness.bench.verdicts import Verdict
 from harness.report.summary import counted
@@ -19,6 +19,7 @@ _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 480, 360, 62, 14, 14, 44
 _SHAPES = 7
 #: A floor that is farther below the times would press them flat.
 _NEAR = 0.9
+_CHANGED = (Verdict.SLOWER, Verdict.FASTER)
 
 
 def roofline(head: Run) -> str:
@@ -65,18 +66,21 @@ def roofline(head: Run) -> str:
 
 
 def histories(courses: Sequence[Course], comparison: Comparison | None) -> str:
-    """Return a small plot of every workload, folded by contract, those that changed unfolded and framed."""
+    """Return a small plot of every workload: first those that changed, slower ones before others, then folded ones."""
     verdicts = {row.name: row.verdict for row in comparison.rows} if comparison is not None else {}
+    changed = [
+        course for verdict in _CHANGED for course in courses if verdicts.get(course.name, Verdict.SAME) is verdict
+    ]
     parts = []
-    ordered = sorted(courses, key=lambda course: course.key[0])
-    for contract, group in groupby(ordered, key=lambda course: course.key[0]):
+    if changed:
+        figures = "".join(_course(course, verdicts[course.name], of=course.key[0]) for course in changed)
+        parts.append(f'<h3>{counted(len(changed), "workload")} changed</h3><div class="wide">{figures}</div>')
+    others = [course for course in courses if course not in changed]
+    for contract, group in groupby(sorted(others, key=lambda course: course.key[0]), key=lambda course: course.key[0]):
         found = list(group)
-        changed = sum(verdicts.get(course.name) in (Verdict.SLOWER, Verdict.FASTER) for course in found)
-        said = f"{escape(contract)}: {counted(len(found), 'workload')}" + (f", {changed} changed" if changed else "")
-        figures = "".join(_course(course, verdicts.get(course.name)) for course in found)
-        parts.append(
-            f'<details{" open" if changed else ""}><summary>{said}</summary><div class="wide">{figures}</div></details>'
-        )
+        said = f"{escape(contract)}: {counted(len(found), 'workload')}"
+        figures = "".join(_course(course, None) for course in found)
+        parts.append(f'<details><summary>{said}</summary><div class="wide">{figures}</div></details>')
     runs = max((len(course.points) for course in courses), default=0)
     return "".join(parts) + note(
         f"Medians of up to {runs} runs, oldest on the left; the band is each median's interval, the dashed line the "
@@ -84,7 +88,7 @@ def histories(courses: Sequence[Course], comparison: Comparison | None) -> str:
     )
 
 
-def _course(course: Course, verdict: Verdict | None) -> str:
+def _course(course: Course, verdict: Verdict | None, *, of: str = "") -> str:
     width, height, edge = 260, 76, 6
     times = [point[2] for point in course.points]
     low, high = min(point[3] for point in course.points), max(point[4] for point in course.points)
@@ -112,13 +116,16 @@ def _course(course: Course, verdict: Verdict | None) -> str:
         for place, (seconds, point) in enumerate(zip(times, course.points, strict=True))
     ]
     share = "" if course.floor is None else f", {course.floor / times[-1]:.2f} of the floor"
-    kind = f' class="{verdict}"' if verdict in (Verdict.SLOWER, Verdict.FASTER) else ""
+    kind = f' class="{verdict}"' if verdict in _CHANGED else ""
     mark = f" <b>{escape(str(verdict))}</b>" if kind else ""
-    title = escape(course.name.partition("[")[2].removesuffix("]") or course.name)
+    title = escape(f"{of} " if of else "") + breakable(course.name.partition("[")[2].removesuffix("]") or course.name)
+    least, most = duration(min(times)), duration(max(times))
+    between = most if least == most else f"{least} to {most}"
     said = escape(f"{course.name}: {len(times)} runs, newest {duration(times[-1])}")
     return (
         f"<figure{kind}><figcaption>{title}<br><b>{duration(times[-1])}</b>{share}{mark}</figcaption>"
-        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{said}">{"".join(shapes)}</svg></figure>'
+        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{said}">{"".join(shapes)}</svg>'
+        f'<p class="scale">{escape(between)} since {escape(course.points[0][0][:10])}</p></figure>'
     )
 
 

@@ -3,13 +3,13 @@
 CSS = """
 :root {
   --ground: #ffffff; --panel: #f5f6f8; --line: #d5d9e0; --ink: #1b1f27; --soft: #596273;
-  --bad: #b3261e; --good: #1a6f3c; --doubt: #7a5800; --link: #1f5fbf; --band: #1f5fbf33;
+  --bad: #b3261e; --good: #1a6f3c; --doubt: #7a5800; --link: #1f5fbf; --band: #1f5fbf33; --shade: #1b1f2740;
   --c0: #0072b2; --c1: #c44e00; --c2: #00795c; --c3: #a4508b; --c4: #8a6d00; --c5: #4a4ea8; --c6: #5c6370;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --ground: #14171c; --panel: #1d2128; --line: #363d49; --ink: #e8eaee; --soft: #a3acba;
-    --bad: #ff8a80; --good: #7ad69b; --doubt: #f0c35b; --link: #8ab8ff; --band: #8ab8ff33;
+    --bad: #ff8a80; --good: #7ad69b; --doubt: #f0c35b; --link: #8ab8ff; --band: #8ab8ff33; --shade: #e8eaee40;
     --c0: #5bb4f0; --c1: #ff9d5c; --c2: #4fd1ab; --c3: #e69ccb; --c4: #e0c14a; --c5: #a6a9ff; --c6: #b4bcc9;
   }
 }
@@ -29,11 +29,17 @@ nav { display: flex; flex-wrap: wrap; gap: .25rem 1rem; margin-top: 1rem; font-s
 .chip { display: inline-block; padding: .05rem .5rem; border: 1px solid; border-radius: 1rem; font-size: .85rem;
   font-weight: 600; white-space: nowrap; }
 .bad { color: var(--bad); } .good { color: var(--good); } .doubt { color: var(--doubt); } .plain { color: var(--soft); }
-.scroll { overflow-x: auto; border: 1px solid var(--line); border-radius: .4rem; }
+/* a shade at the side where there is more to scroll to: covered by what scrolls along with the table's ends */
+.scroll { overflow-x: auto; border: 1px solid var(--line); border-radius: .4rem; background:
+  linear-gradient(to right, var(--ground) 40%, transparent) left / 2.5rem 100% no-repeat local,
+  linear-gradient(to left, var(--ground) 40%, transparent) right / 2.5rem 100% no-repeat local,
+  linear-gradient(to right, var(--shade), transparent) left / 1rem 100% no-repeat scroll,
+  linear-gradient(to left, var(--shade), transparent) right / 1rem 100% no-repeat scroll; }
 table { border-collapse: collapse; width: 100%; font-size: .88rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .35rem .6rem; text-align: left; white-space: nowrap; border-top: 1px solid var(--line); }
 thead th { border-top: 0; background: var(--panel); color: var(--soft); font-weight: 600; }
-tbody th { font-weight: 500; white-space: normal; min-width: 9.5rem; overflow-wrap: anywhere; }
+tbody th { font-weight: 500; white-space: normal; min-width: 9rem; overflow-wrap: anywhere; }
+@media (min-width: 48rem) { tbody th { min-width: 16rem; } }
 tbody .group { background: var(--panel); color: var(--soft); font-weight: 600; }
 .n { text-align: right; }
 .bar { display: inline-block; vertical-align: middle; width: 4.5rem; height: .55rem; margin-right: .4rem;
@@ -45,6 +51,7 @@ ul { padding-left: 1.2rem; margin: .5rem 0; }
 figure { margin: 0; }
 figcaption { font-size: .82rem; line-height: 1.35; margin-bottom: .2rem; overflow-wrap: anywhere; }
 figcaption b { font-weight: 600; }
+.scale { margin: 0; color: var(--soft); font-size: .78rem; }
 svg { display: block; width: 100%; height: auto; }
 svg text { font: 12px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; fill: var(--soft); }
 .roof { max-width: 44rem; }
@@ -64,4 +71,5 @@ svg text { font: 12px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; 
 .legend svg { display: inline-block; width: 14px; height: 14px; margin-right: .3rem; vertical-align: -2px; }
 .k0 { fill: var(--c0); } .k1 { fill: var(--c1); } .k2 { fill: var(--c2); } .k3 { fill: var(--c3); }
 .k4 { fill: var(--c4); } .k5 { fill: var(--c5); } .k6 { fill: var(--c6); }
+@media (max-width: 30rem) { th, td { padding: .35rem .4rem; } .bar { display: none; } }
 """.strip()

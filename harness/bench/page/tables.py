@@ -11,11 +11,14 @@ from harness.bench.store import Run
 from harness.compiling.baseline import Table
 
 
-def resources(kernels: Table) -> str:
-    """Return the most that each kernel takes on each target, over its configurations."""
+def resources(kernels: Table, arch: str) -> str:
+    """Return the most that each kernel takes on each target, over its configurations; that of ``arch`` first."""
     if not kernels:
         return note("No baseline of the targets lane was given.")
-    targets = sorted({target for configs in kernels.values() for rows in configs.values() for target in rows})
+    targets = sorted(
+        {target for configs in kernels.values() for rows in configs.values() for target in rows},
+        key=lambda target: (target != arch, not target.startswith("sm_"), len(target), target),
+    )
     rows = []
     for kernel, configs in sorted(kernels.items()):
         cells = [breakable(kernel.removeprefix("kernels.")), str(len(configs))]
@@ -26,7 +29,7 @@ def resources(kernels: Table) -> str:
                 continue
             registers, shared, spilled = (max(row[place] for row in found) for place in range(3))
             spills = f" {chip(f'spills {spilled} B', 'bad')}" if spilled else ""
-            cells.append(f"{registers} · {shared / 1024:.1f} KiB{spills}")
+            cells.append(f"{registers} · {f'{shared / 1024:.1f} KiB' if shared else '0'}{spills}")
         rows.append(cells)
     head = ("kernel", "configurations", *map(escape, targets))
     return table(head, rows, numbers=range(1, 2 + len(targets)), label="resources") + note(
