@@ -16,11 +16,14 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from harness.contract import Contract, Implementation
 from harness.discover import SetupError
 from harness.known import Known
+
+if TYPE_CHECKING:
+    import pytest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +68,12 @@ def _entry(where: str, table: dict[str, Any]) -> Entry:
     if not (isinstance(features, list) and all(isinstance(feature, str) for feature in features)):
         raise SetupError(f"{where}: features: wanted a list of texts, got {features!r}")
     return Entry(**cast(dict[str, Any], {**table, "features": tuple(features)}))
+
+
+def excused_by(config: pytest.Config, implementation: Implementation, contract: Contract[Any]) -> Implementation:
+    """Return ``implementation`` with the failures of the file that ``--known`` names, if any, added to its own."""
+    path: Path | None = config.getoption("known")
+    return implementation if path is None else excused(implementation, contract, read(path))
 
 
 def excused(implementation: Implementation, contract: Contract[Any], entries: tuple[Entry, ...]) -> Implementation:

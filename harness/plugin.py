@@ -23,7 +23,7 @@ pytest_plugins = ["harness.receipts.plugin"]
 
 _PAIR = ("contract", "implementation")
 _MARKER = "conformance"
-_ISOLATED = "isolated(deadline=SECONDS, alone=BOOL)"
+_ISOLATED = "isolated(deadline=SECONDS or a function of the configuration, alone=BOOL)"
 _TARGET = "gpu_target"
 
 
@@ -45,7 +45,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "that kernels choose for it (default: sm_120's numerics, the launches that kernels choose without a GPU)",
     )
     group.addoption("--known", metavar="FILE", type=Path, help="TOML file of known failures")
-    group.addoption("--require-gpu", action="store_true", help="a test that lacks its hardware is an error, not a skip")
+    group.addoption(
+        "--require-gpu",
+        action="store_true",
+        help="a test that lacks its hardware is an error, not a skip; an implementation for other targets and a case "
+        "for more memory are skipped all the same",
+    )
     group.addoption(
         "--emulate",
         metavar="TARGET",
@@ -197,7 +202,7 @@ def _each_workload(metafunc: pytest.Metafunc, pairs: list[tuple[Contract[Any], I
         [
             pytest.param(contract, implementation, number, id=f"{implementation}-{number}")
             for contract, implementation in pairs
-            for number in suite.workloads(contract, metafunc.config)
+            for number in suite.workloads(contract, implementation, metafunc.config)
         ],
     )
 

@@ -60,8 +60,10 @@ def replays(contract: Contract[Any], case: Any, device: torch.device) -> Iterato
     """Yield what a graph of ``case`` is replayed with, each built anew on ``device``.
 
     What the contract's ``replays`` says; then another seed, if a case has one, and the contract's relations, as far as
-    they leave shapes, strides and numbers alone.  Raises ContractError where ``replays`` does not.
+    they leave shapes, strides and numbers alone.  Raises ContractError where ``replays`` does not, and where there is
+    nothing to yield: then no replay could show a graph that does not read its inputs.
     """
+    nothing = True
 
     def built(of: Any, pattern: Pattern) -> Inputs:
         return contract.inputs(of, device, Poison(pattern))
@@ -75,17 +77,25 @@ def replays(contract: Contract[Any], case: Any, device: torch.device) -> Iterato
         again = Again(f"the inputs of {named(other)}", built(other, QUIET), built(other, NAN))
         if (difference := unlike(first, again.junk)) is not None:
             raise ContractError(f"replays of {contract.name} for {case!r}: {other!r} differs in {difference}")
+        nothing = False
         yield again
     if is_dataclass(case) and any(one.name == "seed" for one in fields(case)):
         known: Any = case
         seed = (known.seed + 1) % 2**16
         other = replace(known, seed=seed)
         if unlike(first, built(other, NAN)) is None:
+            nothing = False
             yield Again(f"seed {seed}", built(other, QUIET), built(other, NAN))
     for relation in contract.relations:
         quiet, junk = (relation.transform(case, built(case, pattern)) for pattern in (QUIET, NAN))
         if quiet is not None and junk is not None and unlike(first, junk) is None:
+            nothing = False
             yield Again(f"the relation {relation.name!r}", quiet, junk)
+    if nothing:
+        raise ContractError(
+            f"{contract.name}: nothing to replay a graph of {named(case)} with: no other case in replays, no seed, no "
+            "relation that keeps the shapes"
+        )
 
 
 def unlike(first: Inputs, second: Inputs) -> str | None:

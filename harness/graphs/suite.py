@@ -22,6 +22,7 @@ from harness.graphs.capture import Captured, CaptureFault, capture
 from harness.graphs.cases import graph_cases, other_size, put, replays
 from harness.graphs.memory import Canaries, tracing
 from harness.hardware.emulation import CannotEmulate
+from harness.known import Ledger
 from harness.outcome import Violation, described
 from harness.poison import HUGE, NAN, Pattern, Poison
 from harness.trial import normalised
@@ -40,19 +41,21 @@ def check_graphs(
     """Return what breaks the CUDA-graph contract on the cases that ``implementation`` declares; ``site`` is the case.
 
     Nothing but the graph's own cases is launched, and bits are compared with launches outside of a graph, so the
-    implementation is taken to be right there.  ``device`` is the current GPU by default.  Raises ContractError where
+    implementation is taken to be right there.  Failures that it knows of are left out, and cases that it keeps in
+    quarantine.  ``device`` is the current GPU by default.  Raises ContractError where
     the contract fails, CannotEmulate inside ``emulating``, and whatever CUDA raises for a replay: the device may be
     lost then.
     """
     where = torch.device("cuda", torch.cuda.current_device()) if device is None else device
     found: list[Violation] = []
-    cases = graph_cases(contract, implementation)
+    known = Ledger(implementation.known)
+    cases = tuple(case for case in graph_cases(contract, implementation) if not known.quarantines(case))
     # streams, pools and what a launch makes without naming a device are the current one's
     with torch.cuda.device(where):
         for case in cases:
             check = _Check(contract, implementation.launch, case, where)
             check.run(other_size(cases, case))
-            found += check.found
+            found += [wrong for wrong in check.found if not known.tolerates(wrong.check, case)]
     return found
 
 

@@ -15,7 +15,7 @@ from harness.hardware._worker import PLUGIN
 from harness.hardware.pool import Pool, Test
 from harness.hardware.worker import Outcome, Start
 
-#: ``@pytest.mark.isolated(deadline=SECONDS, alone=True)``.
+#: ``@pytest.mark.isolated(deadline=SECONDS, alone=True)``; SECONDS may be a function of pytest's configuration.
 MARKER = "isolated"
 
 _POOL = pytest.StashKey[Pool]()
@@ -97,10 +97,11 @@ def _make_basetemp(config: pytest.Config) -> None:
 def _test(item: pytest.Item) -> Test:
     marker = item.get_closest_marker(MARKER)
     wanted = {} if marker is None else marker.kwargs
+    deadline = wanted.get("deadline", item.config.getoption("gpu_deadline"))
     return Test(
         nodeid=item.nodeid,
         module=str(item.path),
-        deadline=float(wanted.get("deadline", item.config.getoption("gpu_deadline"))),
+        deadline=float(deadline(item.config) if callable(deadline) else deadline),
         alone=bool(wanted.get("alone", False)),
     )
 

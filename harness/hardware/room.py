@@ -31,7 +31,7 @@ WORKER = 1.5 * 2**30
 SMALL = 2**28
 #: Sets of arguments that a trial holds at once: the first launch's, the one it compares with, and one in between.
 SETS = 4
-WAIT_SECONDS = 200.0
+WAIT_SECONDS = 300.0
 
 
 def needed(contract: Contract[Any], case: Any, *, wide: bool = False) -> int:

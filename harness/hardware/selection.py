@@ -11,6 +11,7 @@ import pytest
 
 from harness.device import MARKERS, TARGETS, Device, Machine, Target, detect, unmet
 from harness.discover import SetupError
+from harness.hardware import marks
 from harness.hardware.emulation import emulating, lacking
 from harness.hardware.placing import device_for, first_of, placed, stand_in, used
 
@@ -22,10 +23,9 @@ _PLACED = pytest.StashKey[Device | None]()
 def named(expression: str) -> list[str]:
     """Return the target markers that a marker expression (``-m``) asks for, in the order of the table.
 
-    A name that follows ``not`` asks for nothing.
+    Those for which a test may be selected; a name that is there to leave tests out asks for nothing.
     """
-    words = set(re.findall(r"\w+", re.sub(r"\bnot\s+\w+", "", expression)))
-    return [marker for marker in TARGETS if marker in words]
+    return [marker for marker in TARGETS if marker in expression and marks.wants(expression, marker)]
 
 
 def targets(

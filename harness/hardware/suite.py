@@ -11,7 +11,7 @@ from harness import known_file, profiles
 from harness.contract import Contract, Implementation
 from harness.device import TARGETS, Target
 from harness.hardware.lane import device_lane
-from harness.hardware.sizes import real_sizes
+from harness.hardware.sizes import first_sizes, real_sizes
 from harness.hardware.workloads import check_workload
 from harness.known import Ledger
 from harness.lanes import NoRoom
@@ -22,15 +22,18 @@ from harness.search import search
 
 #: Profile -> cases drawn for an implementation: each may compile, and runs a dozen launches.
 EXAMPLES = {"quick": 8, "ci": 60, "nightly": 1000}
-#: Seconds after which a search starts no new case.
-SECONDS = 300.0
+#: Profile -> seconds after which a search starts no new case: where all CPU cores compile, eight cases of the slowest
+#: contract take half of them.
+SECONDS = {"quick": 300.0, "ci": 1500.0, "nightly": 14400.0}
+#: Seconds that the last case of a search, and one real size, may take.
+ONE_CASE = 100.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
     """``problem`` says what is wrong, ``lacking`` what the hardware here does not have; both empty: all is well.
 
-    ``passed_over`` says for which cases the device's memory was too small.
+    ``passed_over`` says why cases did not run: the device's memory was too small, or they are known to be fatal.
     """
 
     problem: str = ""
@@ -44,10 +47,16 @@ def profile(config: pytest.Config) -> str:
     return name if name in EXAMPLES else profiles.DEFAULT
 
 
-def workloads(contract: Contract[Any], config: pytest.Config) -> list[int]:
-    """Return the numbers of the real sizes that the profile asks for: all, or the first and what is not a workload."""
-    numbers = list(range(len(real_sizes(contract))))
-    return [*numbers[:1], *numbers[max(1, len(contract.workloads)) :]] if profile(config) == "quick" else numbers
+def deadline(config: pytest.Config) -> float:
+    """Return the seconds that a test of the suite may take in the profile that was asked for."""
+    return SECONDS[profile(config)] + ONE_CASE
+
+
+def workloads(contract: Contract[Any], implementation: Implementation, config: pytest.Config) -> list[int]:
+    """Return the numbers of the real sizes that the profile asks for: all, or ``sizes.first_sizes``."""
+    if profile(config) == "quick":
+        return list(first_sizes(contract, implementation))
+    return list(range(len(real_sizes(contract))))
 
 
 def searched(contract: Contract[Any], implementation: Implementation, target: Target, config: pytest.Config) -> Judged:
@@ -55,10 +64,15 @@ def searched(contract: Contract[Any], implementation: Implementation, target: Ta
     lane = device_lane(target)
     if missing := _requires(implementation, target):
         return Judged(lacking=missing)
-    path = config.getoption("known")
-    excused = known_file.excused(implementation, contract, known_file.read(path) if path else ())
     name = profile(config)
-    report = search(contract, excused, lane=lane, examples=EXAMPLES[name], rare=name != "quick", deadline=SECONDS)
+    report = search(
+        contract,
+        known_file.excused_by(config, implementation, contract),
+        lane=lane,
+        examples=EXAMPLES[name],
+        rare=name != "quick",
+        deadline=SECONDS[name],
+    )
     records = report.records()
     bad = [record for record in records if not record.verdict.good]
     short = sorted(lane.refused) or sorted(lane.passed_over)
@@ -76,11 +90,13 @@ def at_real_size(
     if missing := _requires(implementation, target):
         return Judged(lacking=missing)
     case = real_sizes(contract)[number]
+    known = Ledger(known_file.excused_by(config, implementation, contract).known)
+    if known.quarantines(case):
+        return Judged(passed_over=("in quarantine",))
     try:
         result = check_workload(contract, implementation, case, lane, content=profile(config) == "nightly")
     except NoRoom as error:
         return Judged(lacking=str(error))
-    known = Ledger(implementation.known)
     wrong = [violation for violation in result.violations if not known.tolerates(violation.check, case)]
     if wrong:
         lines = [f"{violation.check}: {violation.message}" for violation in wrong]

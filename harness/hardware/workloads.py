@@ -6,25 +6,40 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.contract import Contract, Implementation, Inputs
+from harness.hardware.drawing import drawn_on
 from harness.hardware.lane import DeviceLane
 from harness.hardware.room import needed, room_for
-from harness.outcome import CaseResult
+from harness.outcome import CaseResult, ContractError
 from harness.poison import NAN, QUIET, Poison
 from harness.trial import Trial
 
 
 @dataclass
 class _WorkloadTrial(Trial):
-    """A trial that makes quiet arguments once: a launch that changes them is found before anything else is."""
+    """A trial that makes quiet arguments once: a launch that changes them is found before anything else is.
 
-    _quiet: Inputs | None = field(default=None)
+    Those of a workload are drawn on the device: gigabytes of several at a time are more than a host's memory holds.
+    """
+
+    _once: Inputs | None = field(default=None)
+    _drawn: bool = field(default=True)
 
     def inputs(self, poison: Poison, *, oracle: bool = False) -> Inputs:
         if poison.pattern is not QUIET:
-            return super().inputs(poison)
-        if self._quiet is None:
-            self._quiet = super().inputs(poison)
-        return self._quiet
+            return self._made(poison)
+        if self._once is None:
+            self._once = self._made(poison)
+        return self._once
+
+    def _made(self, poison: Poison) -> Inputs:
+        if self._drawn and self.case in self.contract.workloads:
+            try:
+                with drawn_on(self.lane.device):
+                    return super().inputs(poison)
+            except ContractError:
+                # a contract whose inputs cannot be made there: all of its arguments are a CPU's
+                self._drawn = False
+        return super().inputs(poison)
 
 
 def check_workload(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from harness import profiles
+
 EPILOG = (
     "exit status: 0 verified; 1 refused, with the reasons; 2 there is nothing to check. A receipt detects accident, "
     "not forgery."
@@ -22,6 +24,11 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", metavar="ARCH", help="it must have run on this one, such as sm_120")
     parser.add_argument(
         "--at-least", type=_positive, default=1, metavar="N", help="tests of a GPU that must have passed (default: 1)"
+    )
+    parser.add_argument(
+        "--profile",
+        choices=tuple(profiles.EXAMPLES),
+        help="it must have run in this Hypothesis profile, or in one that draws more cases",
     )
     parser.add_argument(
         "--allow-partial", action="store_true", help="accept a run that left out some of the target's tests"

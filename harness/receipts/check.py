@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+from harness import profiles
 from harness.receipts import sources
 from harness.receipts.record import Receipt, Test
 from harness.receipts.revision import UNKNOWN
@@ -13,6 +14,7 @@ from harness.receipts.revision import UNKNOWN
 _SHOWN = 8
 _BAD = ("failed", "error")
 _COMMIT_DIGITS = 12
+_ADDED = "and PYTEST_ADDOPTS"
 
 
 def reasons(
@@ -24,12 +26,13 @@ def reasons(
     arch: str = "",
     at_least: int = 1,
     partial: bool = False,
+    profile: str = "",
 ) -> list[str]:
     """Return why ``receipt`` says nothing about the sources with digests ``here``, found ``where``; empty if it does.
 
     ``commit`` is the full one that must have run, ``arch`` the target that it must have run for, where they matter;
     ``at_least`` so many tests of that target, or of any GPU, must have passed; ``partial`` whether some of its tests
-    may be left out.
+    may be left out; ``profile`` the one of ours that must have run, or one that runs more.
     """
     found: list[str] = []
     if not receipt.devices:
@@ -48,12 +51,23 @@ def reasons(
         found.append("no sources: it ran in a folder that has none")
     elif differing := sources.differences(receipt.sources, here):
         found.append(_listed(f"other sources: what it ran differs from what is {where}", differing))
+    if receipt.known:
+        found.append(
+            f"known failures: it ran with --known {receipt.known}, which excuses failures that no source names"
+        )
+    if profile and not _runs_as_much(receipt.profile, profile):
+        found.append(f"too little of each test: it ran in profile {receipt.profile}, wanted {profile}")
     found += _about_tests(receipt, arch, at_least)
     if not receipt.emulated:
         found += _about_devices(receipt, arch)
     if not partial and receipt.devices:
         found += _about_the_whole(receipt, arch)
     return found
+
+
+def _runs_as_much(profile: str, wanted: str) -> bool:
+    """Whether ``profile`` draws as many cases as ``wanted``, one of ours; of one that is not ours nothing is known."""
+    return profiles.EXAMPLES.get(profile, 0) >= profiles.EXAMPLES[wanted]
 
 
 def _about_devices(receipt: Receipt, arch: str) -> list[str]:
@@ -68,7 +82,7 @@ def _about_devices(receipt: Receipt, arch: str) -> list[str]:
 
 
 def _about_the_whole(receipt: Receipt, arch: str) -> list[str]:
-    called = f"called with: {' '.join(receipt.arguments)}"
+    called = f"called with: {' '.join([*receipt.arguments, *([_ADDED, receipt.added] if receipt.added else [])])}"
     if receipt.unknown:
         return [f"whole or part: which tests there are is not known: {receipt.unknown}"]
     found = []
@@ -106,7 +120,7 @@ def _about_tests(receipt: Receipt, arch: str, at_least: int) -> list[str]:
 
 
 def verdict(receipt: Receipt, arch: str = "") -> str:
-    """Return ``"verified on sm_120 (NVIDIA ...) at commit ...: 212 passed, 3 skipped"`` for a receipt without reasons.
+    """Return ``"verified on sm_120 (...) at commit ...: 212 passed in 9 s, profile ci"`` for one without reasons.
 
     Named are the targets that tests passed for, with the devices that they used; counts are of tests about ``arch``, or
     of all that need a GPU.  A commit that git could not vouch for is called by its sources too, and a run that left
@@ -123,7 +137,7 @@ def verdict(receipt: Receipt, arch: str = "") -> str:
     # tests that name no target ran on some device that is there
     on = f"on {', '.join(passed)} ({names})" if passed else f"for no target, where there is {_devices(receipt)}"
     part = ", a part of the tests" if _about_the_whole(receipt, arch) else ""
-    return f"verified {on} at {at}: {counts} in {receipt.seconds:.0f} s{part}"
+    return f"verified {on} at {at}: {counts} in {receipt.seconds:.0f} s, profile {receipt.profile}{part}"
 
 
 def _hardware(receipt: Receipt, arch: str = "") -> list[Test]:

@@ -38,6 +38,7 @@ def run(options: argparse.Namespace) -> bool:
         arch=arch,
         at_least=options.at_least,
         partial=options.allow_partial,
+        profile=options.profile or "",
     )
     if against:
         sys.stdout.writelines(f"refused: {reason}\n" for reason in against)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
     file: Path | None = config.getoption("receipt")
     if file is None:
         return
+    from harness import profiles
     from harness.device import detect
     from harness.receipts import sources
     from harness.receipts.recorder import Recorder, Targets
@@ -48,6 +50,9 @@ def pytest_configure(config: pytest.Config) -> None:
         paths=tuple(config.getini(_INI)) or sources.DEFAULT,
         emulated=_emulated(config),
         arguments=tuple(str(argument) for argument in config.invocation_params.args),
+        added=os.environ.get("PYTEST_ADDOPTS", ""),
+        profile=config.getoption("hypothesis_profile", None) or profiles.DEFAULT,
+        known=str(config.getoption("known", None) or ""),
         targets=tuple(target.arch for target in targets),
         # where there is no device a receipt says nothing anyhow
         whole=Whole(_wanted(config, [target.marker for target in targets])) if targets and detect().devices else None,
@@ -56,12 +61,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _targets(config: pytest.Config) -> list[Target]:
-    """Return the targets that the run is about: those that ``-m`` names, or else those that are here."""
+    """Return the targets that the run is about: those that ``-m`` names, or else those here that it leaves in."""
     from harness.device import TARGETS, detect
-    from harness.hardware import selection
+    from harness.hardware import marks, selection
 
-    named = selection.named(config.getoption("markexpr", "") or "")
-    return [TARGETS[name] for name in named] or selection.targets(detect())
+    expression = config.getoption("markexpr", "") or ""
+    named = [TARGETS[name] for name in selection.named(expression)]
+    return named or [target for target in selection.targets(detect()) if marks.admits(expression, target.marker)]
 
 
 def _wanted(config: pytest.Config, markers: list[str]) -> Wanted:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-SCHEMA = 3
+from harness.receipts.decoding import Malformed, decoded
+
+SCHEMA = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +64,10 @@ class Receipt:
 
     ``emulated`` is the target whose configurations ran on another device, empty otherwise; ``dirty`` as in
     ``revision.Revision``; ``paths`` the files and folders of which ``sources`` has every file's digest; ``moved`` the
-    sources that changed while it ran; ``status`` pytest's exit status; ``arguments`` what pytest was called with.
-    ``selections`` says of each target that it ran for whether that was all, ``unknown`` why that is not known.
+    sources that changed while it ran; ``status`` pytest's exit status; ``arguments`` what pytest was called with, and
+    ``added`` what PYTEST_ADDOPTS put before them.  ``profile`` is the Hypothesis profile, which says how much of each
+    test ran, ``known`` the file of failures that were excused, empty for none.  ``selections`` says of each target that
+    it ran for whether that was all, ``unknown`` why that is not known.
     """
 
     started: str
@@ -79,6 +83,9 @@ class Receipt:
     moved: tuple[str, ...]
     arguments: tuple[str, ...]
     status: int
+    profile: str
+    known: str = ""
+    added: str = ""
     selections: tuple[Selection, ...] = ()
     unknown: str = ""
     tests: tuple[Test, ...] = field(repr=False)
@@ -113,23 +120,14 @@ def read(file: Path) -> Receipt:
     if stated != found:
         raise Unreadable(f"{file}: changed after it was written: its digest says {stated}, its content has {found}")
     del content["schema"]
-    if content.keys() != {each.name for each in fields(Receipt)}:
-        raise Unreadable(f"{file}: not a receipt: it has {sorted(content)}")
-    return Receipt(**{name: _plain(name, value) for name, value in content.items()})
+    try:
+        receipt: Receipt = decoded(Receipt, content)
+    except Malformed as error:
+        raise Unreadable(f"{file}: not a receipt: {error}") from error
+    return receipt
 
 
 def digest(content: dict[str, Any]) -> str:
     """Return the SHA-256 of ``content`` as JSON with sorted keys and no spaces."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _plain(name: str, value: Any) -> Any:
-    made: dict[str, Any] = {"devices": Device, "selections": Selection, "tests": Test}
-    if name in made:
-        return tuple(made[name](**{key: _frozen(one) for key, one in each.items()}) for each in value)
-    return _frozen(value)
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value

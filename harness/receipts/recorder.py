@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from harness import profiles
 from harness.device.markers import MARKERS
 from harness.hardware import selection
 from harness.receipts import machine, record, revision, sources
@@ -54,7 +55,7 @@ class Recorder:
     """Registered with pytest once a session; ``paths`` are the sources under ``folder`` that the run depends on.
 
     ``emulated`` is the target that another device stands in for, or empty; ``targets`` those that the run is about,
-    and ``whole`` finds out what all of it is.
+    and ``whole`` finds out what all of it is; the others are said as in ``record.Receipt``.
     """
 
     file: Path
@@ -62,6 +63,9 @@ class Recorder:
     paths: tuple[str, ...]
     emulated: str = ""
     arguments: tuple[str, ...] = ()
+    added: str = ""
+    profile: str = profiles.DEFAULT
+    known: str = ""
     targets: tuple[str, ...] = ()
     whole: Whole | None = None
     tests: dict[str, _Noted] = field(default_factory=dict)
@@ -106,6 +110,9 @@ class Recorder:
             moved=tuple(sources.differences(self.before, sources.of_folder(self.folder, self.paths))),
             arguments=self.arguments,
             status=status,
+            profile=self.profile,
+            known=self.known,
+            added=self.added,
             selections=() if unknown else selections(collected, self.targets, list(self.tests)),
             unknown=unknown,
             tests=tuple(

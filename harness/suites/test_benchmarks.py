@@ -29,7 +29,9 @@ class Workload:
     timing: str
 
     def __str__(self) -> str:
-        return f"{self.contract.name}-{self.implementation.name}-{self.label}-{self.timing}"
+        """Return a test's name in characters that ``-k`` takes."""
+        label = self.label.replace("=", ":").replace(",", "+")
+        return f"{self.contract.name}-{self.implementation.name}-{label}-{self.timing}"
 
 
 @dataclass
@@ -39,11 +41,6 @@ class Benched:
     bench: Bench
     refused: dict[str, str] = field(default_factory=dict)
     found: dict[tuple[str, str, str], dict[str, Measured | Refused]] = field(default_factory=dict)
-
-    @property
-    def lane(self) -> str:
-        """``"cuda"`` or ``"vgpu"``."""
-        return VIRTUAL if self.bench.device is None else "cuda"
 
     def of(self, workload: Workload) -> Measured | Refused:
         """Return the benchmark of ``workload``, or why there is none."""

@@ -1,8 +1,8 @@
 """Every registered implementation keeps its contract on the GPU that is here: ``pytest -m sm120``.
 
-How much runs is a matter of the Hypothesis profile: ``quick`` draws few cases and runs one workload, longer lists
-and pools past 2^31 bytes, ``ci`` draws more and runs every workload, ``nightly`` draws many and fills what may hold
-anything at real sizes too.
+How much runs is a matter of the Hypothesis profile: ``quick`` draws few cases and runs a workload for each way through
+the launch functions, longer lists and pools past 2^31 bytes, ``ci`` draws more and runs every workload, ``nightly``
+draws many and fills what may hold anything at real sizes too.  So is how long it may take.
 """
 
 from __future__ import annotations
@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.conformance, pytest.mark.cuda]
 
 
-@pytest.mark.isolated(deadline=400)
+def _deadline(config: pytest.Config) -> float:
+    from harness.hardware import suite
+
+    return suite.deadline(config)
+
+
+@pytest.mark.isolated(deadline=_deadline)
 def test_keeps_its_contract_on_the_device(
     contract: Contract[Any], implementation: Implementation, gpu_target: Target, request: pytest.FixtureRequest
 ) -> None:
@@ -28,7 +34,7 @@ def test_keeps_its_contract_on_the_device(
     _judge(suite.searched(contract, implementation, gpu_target, request.config), request.node)
 
 
-@pytest.mark.isolated(deadline=400)
+@pytest.mark.isolated(deadline=_deadline)
 def test_keeps_its_contract_at_real_sizes(
     contract: Contract[Any],
     implementation: Implementation,

@@ -25,7 +25,7 @@ from harness.launch.grid_barrier import (
 )
 from harness.launch.sm_budget import available_sms, sm_budget
 
-DEVICE = torch.device("cuda", 0)
+DEVICE = torch.device("cuda", torch.cuda.current_device())
 #: Warps of a block that leave room for one more of its kind in an SM, and lanes so that each thread has one.
 WARPS, LANES = 32, 1024
 #: Looks before a block gives up where it must: some tenths of a second.
@@ -191,7 +191,7 @@ def green():
     whole = publisher.bound(available_sms(DEVICE))
     contexts, found = [], []
     for wanted in (96, 64, 40):
-        context = GreenContext.create(num_sms=wanted, device_id=0)
+        context = GreenContext.create(num_sms=wanted, device_id=DEVICE.index)
         contexts.append(context)
         context.set_context()
         try:
@@ -202,7 +202,7 @@ def green():
                     "wanted": wanted,
                     "units": units,
                     "available": available_sms(DEVICE),
-                    "properties": torch.cuda.get_device_properties(0).multi_processor_count,
+                    "properties": torch.cuda.get_device_properties(DEVICE).multi_processor_count,
                     "bound": bound,
                     "runs": [publisher.outcome(blocks) for blocks in (bound, bound + 1, whole, bound)],
                 }

@@ -3,6 +3,7 @@
 import os
 
 import pytest
+import torch
 
 from harness.device import detect
 from harness.hardware import placing
@@ -11,6 +12,12 @@ from harness.hardware import placing
 @pytest.fixture(autouse=True)
 def _about_a_target(gpu_target):
     return gpu_target
+
+
+@pytest.fixture
+def device(gpu_target):
+    """The device of this test, which need not be the first one here."""
+    return torch.device("cuda", torch.cuda.current_device())
 
 
 @pytest.fixture

@@ -22,11 +22,6 @@ CASES = 60
 TOO_MANY = 1_000_000
 
 
-@pytest.fixture(scope="module")
-def device():
-    return torch.device("cuda", 0)
-
-
 def arguments_of(case, device):
     """What a dispatch takes, and what a combine takes after it."""
     given = contract(NAME).inputs(case, device, Poison())

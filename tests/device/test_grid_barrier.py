@@ -23,9 +23,9 @@ SOME_BLOCK = range(4096)
 def measured(child_environment):
     """What a program, given by name, found."""
 
-    def run(program):
+    def run(program, of="barrier_programs", *more):
         done = subprocess.run(
-            [sys.executable, "-m", "tests.device.barrier_programs", program],
+            [sys.executable, "-m", f"tests.device.{of}", *more, program],
             cwd=ROOT,
             env=child_environment,
             capture_output=True,
@@ -98,6 +98,66 @@ def test_in_green_contexts_the_bound_is_the_contexts_own(measured):
         assert times_out(whole, arrived=context["bound"]), whole
         assert passes(again), again
     assert passes(found["after"]), found["after"]
+
+
+def late_block_is_waited_for(found):
+    """The others wait for a block that the host holds back, and see what it stored after that."""
+    first, last = found["waited"]
+    bound = found["bound"]
+    assert (first["late"], last["late"]) == (0, bound - 1)
+    for run in (first, last):
+        assert (run["waiting"], run["early"], run["reported"]) == (bound - 1, 0, 0), run
+        assert passes(run), run
+
+
+def test_a_late_block_is_waited_for_until_the_others_give_up(measured):
+    found = measured("late", "late_programs")
+    late_block_is_waited_for(found)
+    given_up = found["given_up"]
+    assert (given_up["waiting"], given_up["reported"]) == (found["bound"] - 1, 1), given_up
+    assert times_out(given_up, arrived=found["bound"] - 1), given_up
+    assert passes(found["after"]), found["after"]
+
+
+def reservations_are_given_back(found):
+    """Whatever was held back when the exception came, the next launch sees all of the device."""
+    assert list(found["attempts"]) == ["in_a_budget", "in_a_launch", "beside_a_hog"]
+    for attempt, run in found["attempts"].items():
+        assert run["raised"], attempt
+        assert run["budget"] == [(found["sms"] - 2) // 2 * 2], (attempt, run)
+        assert (run["available"], run["budget_left"]) == (found["sms"], None), (attempt, run)
+        assert run["after"]["blocks"] == found["bound"], (attempt, run)
+        assert passes(run["after"]), (attempt, run)
+
+
+def test_an_exception_inside_a_budget_gives_back_what_was_reserved(measured):
+    reservations_are_given_back(measured("interrupted", "late_programs"))
+
+
+@pytest.mark.sm90
+@pytest.mark.sm100
+@pytest.mark.sm103
+@pytest.mark.sm120
+def test_an_exception_inside_a_budget_of_a_green_context_gives_back_both(measured):
+    found = measured("green_interrupted", "late_programs")
+    assert found["raised"]
+    assert (found["budgets"], found["inside"]) == ([62], [64])
+    assert (found["available"], found["budget_left"]) == (found["sms"], None)
+    assert passes(found["after"]), found["after"]
+
+
+@pytest.mark.parametrize(
+    ("module", "old", "new", "program", "check"),
+    [
+        ("grid_barrier", "needed = phase * blocks", "needed = phase * blocks - 1", "late", late_block_is_waited_for),
+        ("sm_budget", "if budgets.get(key) is not ours:", "if True:", "interrupted", reservations_are_given_back),
+    ],
+    ids=["one too few is enough", "a budget stays"],
+)
+def test_a_fault_planted_in_what_is_launched_is_found(measured, module, old, new, program, check):
+    found = measured(program, "planted_programs", module, old, new)
+    with pytest.raises(AssertionError):
+        check(found)
 
 
 def test_a_hundred_thousand_launches_publish_what_they_stored(measured):

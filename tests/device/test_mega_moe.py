@@ -15,18 +15,13 @@ pytestmark = pytest.mark.cuda
 NAME = "mega_moe"
 
 
-@pytest.fixture(scope="module")
-def device():
-    return torch.device("cuda", torch.cuda.current_device())
-
-
 def on(device, inputs):
     return {name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
 
 
-def experts(device, *, tokens, experts=256, hidden=4096, inter=2048, topk=6):
+def experts(device, *, tokens, experts=256, hidden=4096, inter=2048, topk=6, seed=0):
     """Arguments of the size of a workload, made on the device."""
-    generator = torch.Generator(device).manual_seed(tokens)
+    generator = torch.Generator(device).manual_seed(tokens + seed)
 
     def codes(*shape, low=0, high=256):
         return torch.randint(low, high, shape, dtype=torch.uint8, device=device, generator=generator)
@@ -54,20 +49,32 @@ def test_pinned_cases_are_within_tolerance(device, path):
         assert complaints(of, {"out": out.cpu()}, oracles(of, inputs)) == [], case
 
 
+@pytest.mark.parametrize("launch", [mega_moe, mxfp4_moe])
 @pytest.mark.parametrize("tokens", [16, 256])
-def test_a_replayed_graph_gives_what_the_first_launch_gave(device, tokens):
-    inputs = experts(device, tokens=tokens, experts=16, hidden=512, inter=256)
-    expected = mega_moe(**inputs)
+def test_a_replayed_graph_gives_what_a_launch_gives_of_what_its_inputs_hold(device, tokens, launch):
+    sizes = {"tokens": tokens, "experts": 16, "hidden": 512, "inter": 256}
+    inputs = experts(device, **sizes)
+    launch(**inputs)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        first = mega_moe(**inputs)
-        second = mega_moe(**inputs)
-    for _ in range(20):
-        first.zero_()
-        second.zero_()
-        graph.replay()
-        assert torch.equal(first, expected)
-        assert torch.equal(second, expected)
+        first = launch(**inputs)
+        second = launch(**inputs)
+    for round in range(5):
+        others = experts(device, **sizes, seed=round)
+        if round == 1:
+            # half of the tokens have no expert, and all of the others the same one
+            others["topk_ids"][: tokens // 2] = -1
+            others["topk_ids"][tokens // 2 :, 0] = 3
+        expected = launch(**others)
+        for name, value in others.items():
+            if isinstance(value, torch.Tensor):
+                inputs[name].copy_(value)
+        for _ in range(4):
+            first.zero_()
+            second.zero_()
+            graph.replay()
+            assert torch.equal(first, expected)
+            assert torch.equal(second, expected)
     check_grid_barriers(device)
 
 

@@ -16,7 +16,6 @@ from tests.unit.contract_cases import drawn
 pytestmark = pytest.mark.cuda
 
 NAME = "paged_mqa_logits"
-DEVICE = torch.device("cuda", 0)
 CASES = 60
 
 
@@ -36,9 +35,9 @@ def on_cpu(given):
 
 @pytest.mark.parametrize("launch", [paged_mqa_logits, paged_mqa_logits_torch])
 @pytest.mark.parametrize("pattern", [QUIET, NAN], ids=lambda pattern: pattern.name)
-def test_values_are_within_the_contracts_budget(contract, launch, pattern):
+def test_values_are_within_the_contracts_budget(device, contract, launch, pattern):
     for case in cases(contract):
-        given = contract.inputs(case, DEVICE, Poison(pattern))
+        given = contract.inputs(case, device, Poison(pattern))
         here = on_cpu(given)
         wide = widened(here)
         error = contract.tolerance["logits"].compare(
@@ -52,9 +51,9 @@ def test_values_are_within_the_contracts_budget(contract, launch, pattern):
 
 
 @pytest.mark.parametrize("launch", [paged_mqa_logits, paged_mqa_logits_torch])
-def test_a_captured_launch_follows_its_inputs(contract, launch):
+def test_a_captured_launch_follows_its_inputs(device, contract, launch):
     case = contract.pinned[1]
-    given = contract.inputs(case, DEVICE, Poison(QUIET))
+    given = contract.inputs(case, device, Poison(QUIET))
     launch(**given)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -71,9 +70,9 @@ def microseconds(launch, given):
     return round(1000 * triton.testing.do_bench_cudagraph(lambda: launch(**given)), 1)
 
 
-def test_microseconds_of_the_workloads(contract):
+def test_microseconds_of_the_workloads(device, contract):
     for case in contract.workloads:
-        given = contract.inputs(case, DEVICE, Poison(QUIET))
+        given = contract.inputs(case, device, Poison(QUIET))
         took = {run.__name__: microseconds(run, given) for run in (paged_mqa_logits, paged_mqa_logits_torch)}
         shape = f"B{len(case.table.seq_lens)} L{case.max_seq_len}"
         sys.stdout.write(f"\n{shape}, microseconds: {took}\n")

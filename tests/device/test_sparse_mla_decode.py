@@ -14,7 +14,6 @@ from kernels import sparse_mla_decode as module
 pytestmark = pytest.mark.cuda
 
 NAME = "sparse_mla_decode"
-DEVICE = torch.device("cuda", 0)
 TILES = (
     module.FEW_HEADS,
     module.SOME_HEADS,
@@ -44,22 +43,22 @@ def expected(contract):
 
 
 @pytest.mark.parametrize("tile", TILES, ids=str)
-def test_values_are_within_the_contracts_budget(contract, expected, monkeypatch, tile):
-    judge(contract, expected, monkeypatch, tile)
+def test_values_are_within_the_contracts_budget(device, contract, expected, monkeypatch, tile):
+    judge(device, contract, expected, monkeypatch, tile)
 
 
 @pytest.mark.sm90
 @pytest.mark.sm100
 @pytest.mark.sm103
 @pytest.mark.parametrize("tile", HOPPER_TILES, ids=str)
-def test_values_in_large_tiles_are_within_the_contracts_budget(contract, expected, monkeypatch, tile):
-    judge(contract, expected, monkeypatch, tile)
+def test_values_in_large_tiles_are_within_the_contracts_budget(device, contract, expected, monkeypatch, tile):
+    judge(device, contract, expected, monkeypatch, tile)
 
 
-def judge(contract, expected, monkeypatch, tile):
+def judge(device, contract, expected, monkeypatch, tile):
     monkeypatch.setattr(module, "choose_tile", lambda *shape: tile)
     for number, (case, own, wide, magnitude) in enumerate(expected):
-        given = contract.inputs(case, DEVICE, Poison((QUIET, NAN)[number % 2]))
+        given = contract.inputs(case, device, Poison((QUIET, NAN)[number % 2]))
         outputs = dict(
             zip(("out", "lse"), module.sparse_mla_decode(**given, num_splits=(1, 3)[number % 2]), strict=True)
         )
@@ -68,9 +67,9 @@ def judge(contract, expected, monkeypatch, tile):
             assert error is None, (case, error)
 
 
-def test_a_captured_launch_follows_its_inputs(contract):
+def test_a_captured_launch_follows_its_inputs(device, contract):
     case = contract.pinned[3]
-    given = contract.inputs(case, DEVICE, Poison(QUIET))
+    given = contract.inputs(case, device, Poison(QUIET))
     module.sparse_mla_decode(**given)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):

@@ -25,9 +25,30 @@ FAULTS = (
     fault(
         "targets that are not wanted count as named",
         "selection",
-        're.sub(r"\\bnot\\s+\\w+", "", expression)',
-        "expression",
+        "marker in expression and marks.wants(expression, marker)",
+        "marker in expression",
         "a_run_is_about_targets_that_it_names_or_that_are_here",
+    ),
+    fault(
+        "a marker that makes no difference is asked for",
+        "marks",
+        "with_it and not without for",
+        "with_it for",
+        "a_run_is_about_targets_that_it_names_or_that_are_here",
+    ),
+    fault(
+        "of other markers only one side is looked at",
+        "marks",
+        "for value in (True, False)]",
+        "for value in (True,)]",
+        "a_run_is_about_targets_that_it_names_or_that_are_here",
+    ),
+    fault(
+        "what is left out may run",
+        "marks",
+        "any(with_it for with_it, _ in",
+        "any(with_it or without for with_it, without in",
+        "an_expression_leaves_out_what_it_can_select_no_test_of",
     ),
     fault(
         "a test's own targets are forgotten",
@@ -242,8 +263,8 @@ FAULTS = (
     fault(
         "a workload's arguments are made for every launch",
         "workloads",
-        "if self._quiet is None:",
-        "if self._quiet is not poison:",
+        "if self._once is None:",
+        "if self._once is not poison:",
         "a_workload_is_judged_from_arguments_that_are_made_once",
     ),
     fault(

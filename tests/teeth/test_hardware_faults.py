@@ -3,18 +3,25 @@
 import pytest
 
 from harness.lanes import Busy, NoRoom
-from tests.teeth import hardware_faults, placing_faults, worker_faults
+from harness.outcome import ContractError
+from tests.teeth import hardware_faults, placing_faults, suite_faults, worker_faults
 from tests.teeth.rooms import api_with
-from tests.unit import device_lane_checks, hardware_checks, placing_checks, worker_checks
+from tests.unit import device_lane_checks, device_suite_checks, hardware_checks, placing_checks, worker_checks
 
 MODULES = (
-    "_worker", "emulation", "isolation", "lane", "launches", "memory", "placing", "pool", "probe", "room", "selection",
-    "suite", "worker", "workloads",
+    "_worker", "emulation", "isolation", "lane", "launches", "marks", "memory", "placing", "pool", "probe", "room",
+    "selection", "sizes", "suite", "worker", "workloads",
 )  # fmt: skip
-FAULTS = worker_faults.FAULTS + hardware_faults.FAULTS + placing_faults.FAULTS
-CHECKS = hardware_checks.CHECKS | worker_checks.CHECKS | device_lane_checks.CHECKS | placing_checks.CHECKS
+FAULTS = worker_faults.FAULTS + hardware_faults.FAULTS + placing_faults.FAULTS + suite_faults.FAULTS
+CHECKS = (
+    hardware_checks.CHECKS
+    | worker_checks.CHECKS
+    | device_lane_checks.CHECKS
+    | placing_checks.CHECKS
+    | device_suite_checks.CHECKS
+)
 #: A check fails by an assertion, or by an exception that did not come or that another one stands for.
-KILLED = (AssertionError, pytest.fail.Exception, RuntimeError, MemoryError, Busy, NoRoom)
+KILLED = (AssertionError, pytest.fail.Exception, RuntimeError, MemoryError, Busy, NoRoom, ContractError)
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=str)

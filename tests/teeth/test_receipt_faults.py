@@ -8,7 +8,7 @@ from tests.unit.receipt_checks import CHECKS
 
 MODULES = ("check", "record", "sources", "whole")
 #: A check fails by an assertion, or by an exception that did not come.
-KILLED = (AssertionError, pytest.fail.Exception)
+KILLED = (AssertionError, pytest.fail.Exception, ValueError, TypeError)
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=str)

@@ -6,6 +6,7 @@ from harness import known_file
 from harness.contract import Contract, Implementation
 from harness.discover import SetupError
 from harness.tolerance import Exact
+from tests.unit import known_checks
 
 CONTRACT = Contract(name="toy", cases=None, inputs=None, oracle=dict, tolerance={"out": Exact()}, features=frozenset)
 MINE = Implementation(contract="toy", name="acme", launch=dict)
@@ -61,3 +62,11 @@ def test_a_wrong_file_says_what_is_wrong_where(tmp_path, text, message):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(SetupError, match=r"nowhere\.toml: No such file"):
         known_file.read(tmp_path / "nowhere.toml")
+
+
+def test_graphs_are_checked_with_what_the_file_excuses():
+    known_checks.graphs_are_checked_with_what_the_file_excuses()
+
+
+def test_tools_are_told_what_the_file_excuses(tmp_path):
+    known_checks.tools_are_told_what_the_file_excuses(tmp_path)
