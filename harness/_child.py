@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -10,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.report.records import Record, Verdict
+
+#: New objects between two looks for cycles.
+YOUNG_OBJECTS = 10_000
 
 
 def main(pipe: int) -> None:
@@ -55,6 +59,8 @@ def _search(job: dict[str, Any], send: Any) -> list[Record]:
     from harness.search import plain, search
 
     discover.load(job["modules"], folder=Path(job["folder"]))
+    # a kernel's values come and go by the thousand, and none of them in a cycle
+    gc.set_threshold(YOUNG_OBJECTS)
     contract = registry.contract(job["contract"])
     named = [i for i in registry.implementations(contract.name) if i.name == job["implementation"]]
     if not named:

@@ -87,6 +87,7 @@ class Contract(Generic[CaseT]):
     set are one fault.  ``work(case, inputs)`` counts what the drawn inputs need, from their actual ids and lengths.
     ``replays(case)`` are cases whose inputs differ from those of ``case`` in content alone (shapes, strides and numbers
     are the same): other ids, lengths and tables, fewer live rows.  A CUDA graph of ``case`` is replayed with them.
+    ``stores_once``: no two programs of a launch store to one element, not even the same value.
     ``vast`` are cases whose outputs have more elements than int32 counts.  Of each launch a few programs run, on the
     virtual GPU, and nothing is judged but where they read and write.
     ``launches(case, done)`` says what is wrong with the kernels that were launched for a case, where the operation
@@ -110,6 +111,7 @@ class Contract(Generic[CaseT]):
     replays: Callable[[CaseT], tuple[CaseT, ...]] = lambda case: ()
     launches: Callable[[CaseT, Sequence[Launched]], Iterable[str]] | None = None
     vast: tuple[CaseT, ...] = ()
+    stores_once: bool = False
 
     def __post_init__(self) -> None:
         if not self.tolerance:

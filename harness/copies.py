@@ -9,6 +9,9 @@ import torch
 from harness.arguments import tensors, whole_storage
 from harness.contract import Inputs
 
+#: Bytes to which torch aligns the storages that it allocates on a CPU.
+ALIGNED = 64
+
 
 def copied(inputs: Inputs, device: torch.device | None = None) -> Inputs:
     """Return ``inputs`` with every storage copied whole, to ``device`` or on its own.
@@ -19,10 +22,33 @@ def copied(inputs: Inputs, device: torch.device | None = None) -> Inputs:
     return {name: _copied(value, storages, device) for name, value in inputs.items()}
 
 
+def is_copied(inputs: Inputs) -> bool:
+    """Whether ``copied`` gives arguments that share no state with ``inputs``: plain tensors, numbers, names, dtypes."""
+    return all(map(_is_copied, inputs.values()))
+
+
 def storage_bytes(inputs: Inputs) -> int:
     """Return the bytes of all storages that ``inputs`` refer to, each counted once."""
     found = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage() for tensor in tensors(inputs).values()}
     return sum(storage.nbytes() for storage in found.values())
+
+
+def _is_copied(value: Any) -> bool:
+    kind = type(value)
+    if kind is torch.Tensor:
+        return _is_plain(value)
+    if kind in (list, tuple):
+        return all(map(_is_copied, value))
+    if kind is dict:
+        return all(map(_is_copied, value.values()))
+    return value is None or kind in (bool, int, float, str, torch.dtype, torch.Size)
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    if tensor.layout is not torch.strided or tensor.requires_grad or tensor.is_conj() or tensor.is_neg():
+        return False
+    # another address is one that somebody chose
+    return tensor.untyped_storage().data_ptr() % ALIGNED == 0
 
 
 def _copied(value: Any, storages: dict[int, torch.UntypedStorage], device: torch.device | None) -> Any:

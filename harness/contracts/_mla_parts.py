@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from hypothesis import strategies as st
 
-from harness.strategies.ids import INT32_MIN, WRAPS_TO_ZERO
+from harness.strategies.ids import INT32_MIN, WRAPPING, WRAPS_TO_ZERO
 from harness.strategies.indices import IndexLists, Lengths, index_lists, lengths, logical_ids, referenced_tokens
 from harness.strategies.paged import PAGE_SIZES, PagedCache, paged_caches
 from harness.strategies.sizes import sizes
@@ -58,7 +58,7 @@ def part_features(part: Part) -> set[str]:
         "invalid index -1": -1 in counted,
         "index >= pool": any(cache.pool <= index < WRAPS_TO_ZERO for index in counted),
         "index INT32_MIN": INT32_MIN in counted,
-        "index past 32 bits": WRAPS_TO_ZERO in counted,
+        "index past 32 bits": not set(counted).isdisjoint(WRAPPING),
         "int64 indices": part.lists.dtype == torch.int64,
         "duplicates": any(len(set(row)) < len(row) for row in ([i for i in r if i >= 0] for r in part.rows)),
         "topk_length": part.lengths is not None,

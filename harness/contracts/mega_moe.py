@@ -87,13 +87,22 @@ def _routed(num_tokens: int, *rows: tuple[int, ...], num_experts: int = 4, dtype
 
 _LEGAL = Case(routing=_routed(2, (0, 1), num_experts=2), hidden_size=64, intermediate_size=64)
 
-#: Corners that must stay right: one tile for two blocks, many tiles for two and an odd limit, -1 and an unrouted expert
-#: 0 together, both sides of a switch between two paths, more sorted tiles than blocks (five for two), what is not
-#: multiplied as words, and no token.
+#: Corners that must stay right: one tile for two blocks, as many slots as small tiles take, many tiles for two and an
+#: odd limit, -1 and an unrouted expert 0 together, with padded rows of weights too, both sides of a switch between two
+#: paths, more sorted tiles than blocks (five for two), what is not multiplied as words, and no token.
 PINNED = (
     Case(routing=_routed(1, (0,), num_experts=1), hidden_size=32, intermediate_size=32),
-    Case(routing=_routed(2, (-1, 1), (4, 1)), hidden_size=64, intermediate_size=96, max_blocks=2),
-    Case(routing=_routed(3, (-1, 1), (4, 1)), hidden_size=64, intermediate_size=96, max_blocks=2),
+    Case(routing=_routed(32, (0,), num_experts=1), hidden_size=32, intermediate_size=32),
+    *(
+        Case(
+            routing=_routed(num_tokens, (-1, 1), (4, 1)),
+            hidden_size=64,
+            intermediate_size=96,
+            weight_layout=mxfp4_moe.PADDED,
+            max_blocks=2,
+        )
+        for num_tokens in (2, 3)
+    ),
     Case(
         routing=_routed(2, (0, 3)),
         hidden_size=96,

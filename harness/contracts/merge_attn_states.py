@@ -215,6 +215,7 @@ register(
             Relation(name="one more empty part", transform=_with_an_empty_part),
         ),
         rejects=rejects,
+        stores_once=True,
         pinned=PINNED,
         workloads=WORKLOADS,
         work=_work.merge_attn_states,

@@ -13,10 +13,10 @@ from harness.contract import Contract, Inputs, Rejection, Relation
 from harness.contracts import _replays, _work
 from harness.contracts._illegal import Illegal, on_another_device, shorter, value, zeros
 from harness.contracts._mx_values import one_sign_
-from harness.poison import INT32_MAX, Poison
+from harness.contracts._routing_features import routing_features
+from harness.poison import Poison
 from harness.registry import register
 from harness.strategies.formats import float_tensor, sample_codes
-from harness.strategies.ids import INT32_MIN, WRAPS_TO_ZERO
 from harness.strategies.layouts import Layout, LayoutKind, far, layouts, materialise
 from harness.strategies.moe import Routing, routing_tensors, routings, unrouted_experts
 from harness.strategies.sizes import sizes
@@ -230,19 +230,8 @@ def _put_nan(case: Case, built: dict[str, torch.Tensor]) -> None:
 def features(case: Case) -> frozenset[str]:
     """Name what is special about ``case``; one valid token of one expert with bf16 weights has nothing."""
     routing = case.routing
-    rows = [routing.ids(token) for token in range(routing.num_tokens)]
-    ids = [expert for row in rows for expert in row]
-    invalid = [expert for expert in ids if not routing.is_valid(expert)]
     tags = {
-        "no tokens": routing.num_tokens == 0,
-        "invalid id -1": -1 in invalid,
-        "id >= num_experts": any(routing.num_experts <= expert <= INT32_MAX for expert in invalid),
-        "id INT32_MIN": INT32_MIN in invalid,
-        "id past 32 bits": WRAPS_TO_ZERO in invalid,
-        "padded token": any(not any(map(routing.is_valid, row)) for row in rows),
-        "one expert twice": any(len(set(row)) < len(row) for row in rows),
-        "unrouted expert": bool(unrouted_experts(routing)),
-        "int64 ids": routing.dtype == torch.int64,
+        **routing_features(routing),
         f"{case.weights} weights": case.weights != "bf16",
         "subnormal codes": case.subnormal_codes,
         f"{case.scale_range} scales": case.scale_range != "plain",
@@ -392,6 +381,7 @@ register(
             retyped("int64 ids", argument="topk_ids", dtype=torch.int64),
         ),
         rejects=rejects,
+        stores_once=True,
         pinned=PINNED,
         workloads=WORKLOADS,
         work=_work.moe_scatter,

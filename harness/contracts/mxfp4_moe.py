@@ -16,10 +16,10 @@ from harness.contracts import _replays, _work
 from harness.contracts._budgets import RoundedIntermediates
 from harness.contracts._illegal import Illegal, apart, on_another_device, shorter, value, zeros
 from harness.contracts._mx_values import one_sign_
-from harness.poison import INT32_MAX, Poison
+from harness.contracts._routing_features import routing_features
+from harness.poison import Poison
 from harness.registry import register
 from harness.strategies.formats import float_tensor, sample_codes
-from harness.strategies.ids import INT32_MIN, WRAPS_TO_ZERO
 from harness.strategies.layouts import Layout, far, layouts, materialise
 from harness.strategies.moe import Routing, routing_tensors, routings, unrouted_experts
 from harness.strategies.sizes import sizes
@@ -29,7 +29,8 @@ from reference.mxfp4_moe import mxfp4_moe_magnitude
 
 GROUP = 32
 WEIGHTS = ("w13_packed", "w13_scale", "w2_packed", "w2_scale")
-CONTIGUOUS = Layout()
+CONTIGUOUS, PADDED = Layout(), Layout(kind="padded_rows", amount=16)
+_UNALIGNED = Layout(kind="padded_rows", amount=1)
 ScaleType = Literal["e8m0", "uint8", "float32"]
 #: "lowest" starts at byte 0, 2**-127, a float32 subnormal, and "subnormal" is nothing else, so that no larger one hides
 #: an error of it; "highest" ends a factor 2**5 below the float32 limit.  Hidden states make up for them, so that
@@ -73,8 +74,8 @@ class Case(Spec):
         plain = self.dtype == torch.bfloat16 or self.scale_range == "plain"
         require(plain, "scale_range", "'plain' for float16, whose range ends at 65504", self.scale_range)
         kind = self.weight_layout.kind
-        fits = kind == "contiguous" or (kind == "far" and self.weight_layout.amount > 1)
-        require(fits, "weight_layout", "contiguous, or experts or rows far apart", self.weight_layout)
+        fits = kind in ("contiguous", "padded_rows") or (kind == "far" and self.weight_layout.amount > 1)
+        require(fits, "weight_layout", "contiguous, padded rows, or experts or rows far apart", self.weight_layout)
         quiet = self.quiet_rows and self.scale_range == "highest"
         require(not quiet, "quiet_rows", "False for the highest scales, where bfloat16 has nothing quieter left", True)
 
@@ -98,6 +99,7 @@ def drawn_fields(draw: st.DrawFn, token_counts: Sequence[int], largest: int) -> 
         scale_range=scale_range,
         quiet_rows=draw(st.booleans()) and scale_range != "highest",
         hidden_layout=draw(layouts(rank=2)),
+        weight_layout=draw(st.sampled_from([CONTIGUOUS, CONTIGUOUS, PADDED, _UNALIGNED])),
         clamp_limit=draw(st.sampled_from([None, 1.0, 7.0])),
         routed_scaling_factor=draw(st.sampled_from([1.0, 2.5, 0.375])),
         nan_in=draw(st.sampled_from(nans)),
@@ -139,11 +141,18 @@ def inputs(case: Case, device: torch.device, poison: Poison) -> Inputs:
             poison.fill_(built[name][expert], "unrouted experts")
     moved: Inputs = {name: tensor.to(device) for name, tensor in built.items()}
     for name in WEIGHTS:
-        moved[name] = materialise(moved[name], case.weight_layout, poison, "weight padding")
+        moved[name] = _strided(materialise(moved[name], case.weight_layout, poison, "weight padding"))
     moved["hidden_states"] = materialise(moved["hidden_states"], case.hidden_layout, poison, "hidden row padding")
     moved["routed_scaling_factor"] = case.routed_scaling_factor
     moved["clamp_limit"] = case.clamp_limit
     return moved
+
+
+def _strided(weights: torch.Tensor) -> torch.Tensor:
+    """Return rank 3 ``weights``; where there is one column its stride says nothing, and is that of the rows."""
+    if weights.shape[2] != 1 or weights.is_contiguous():
+        return weights
+    return weights.as_strided(weights.shape, (*weights.stride()[:2], weights.stride(1)), weights.storage_offset())
 
 
 def _hidden_states(case: Case, poison: Poison) -> torch.Tensor:
@@ -207,25 +216,16 @@ def _put_nan(case: Case, built: dict[str, torch.Tensor]) -> None:
 def features(case: Case) -> frozenset[str]:
     """Name what is special about ``case``; one valid token of one expert in bf16 with E8M0 scales has nothing."""
     routing = case.routing
-    rows = [routing.ids(token) for token in range(routing.num_tokens)]
-    ids = [expert for row in rows for expert in row]
-    invalid = [expert for expert in ids if not routing.is_valid(expert)]
     tags = {
-        "no tokens": routing.num_tokens == 0,
-        "invalid id -1": -1 in invalid,
-        "id >= num_experts": any(routing.num_experts <= expert <= INT32_MAX for expert in invalid),
-        "id INT32_MIN": INT32_MIN in invalid,
-        "id past 32 bits": WRAPS_TO_ZERO in invalid,
-        "padded token": any(not any(map(routing.is_valid, row)) for row in rows),
-        "one expert twice": any(len(set(row)) < len(row) for row in rows),
-        "unrouted expert": bool(unrouted_experts(routing)),
-        "int64 ids": routing.dtype == torch.int64,
+        **routing_features(routing),
         "fp16": case.dtype == torch.float16,
         f"{case.scale_type} scales": case.scale_type != "e8m0",
         f"{case.scale_range} scales": case.scale_range != "plain",
         "quiet rows": case.quiet_rows and routing.num_tokens > 1,
         f"hidden rows {case.hidden_layout.kind}": case.hidden_layout.kind != "contiguous",
-        "far weights": case.weight_layout.kind == "far",
+        f"weights {case.weight_layout.kind}": case.weight_layout.kind != "contiguous",
+        "weights no words": case.weight_layout == _UNALIGNED,
+        "scaling by infinity": math.isinf(case.routed_scaling_factor),
         "clamp": case.clamp_limit is not None,
         "limit past float32": case.clamp_limit == _PAST_FLOAT32,
         "routed scaling": case.routed_scaling_factor != 1.0,
@@ -258,6 +258,7 @@ def rejects() -> tuple[Rejection, ...]:
         illegal("w13 of int32", "w13_packed", w13_packed=torch.Tensor.int),
         illegal("w13 of rank 2", "w13_packed", w13_packed=lambda t: t[0]),
         illegal("w13 of another K", "w13_packed", w13_packed=shorter(2, 16)),
+        illegal("w13 with a row too many", "w13_packed", w13_packed=zeros(2, 129, 32), w13_scale=zeros(2, 129, 2)),
         illegal("w2 of int8", "w2_packed", w2_packed=lambda t: t.view(torch.int8)),
         illegal("w2 of another I", "w2_packed", w2_packed=shorter(2, 16)),
         illegal("w2 of another K", "w2_packed", w2_packed=shorter(1, 32)),
@@ -294,15 +295,19 @@ def _routed(num_tokens: int, *rows: tuple[int, ...], num_experts: int = 4, dtype
 _LEGAL = Case(routing=_routed(2, (0, 1), num_experts=2), hidden_size=64, intermediate_size=64)
 _SPREAD = ((0, 1), (2, 3), (3, 0), (1, -1), (2, 2))
 
-#: Corners that must stay right: the smallest sizes, both sides of a switch between two paths, experts with many slots
-#: and with few, -1 and an unrouted expert 0 together, no token, steps of two groups where weights are no words, scales
-#: that one bfloat16 factor cannot give, a clamp beside a quiet row, experts and rows whose offsets pass 2^31.
+#: Corners that must stay right: the smallest sizes, both sides of switches between two paths, experts with many slots
+#: and with few, in one batch and alone, more than are sorted or searched at once, -1 and an unrouted expert 0 together,
+#: no token, steps of two groups and ids past 32 bits where weights are no words, scales that one bfloat16 factor cannot
+#: give, with padded rows too, a clamp beside a quiet row, an infinite factor, experts and rows with offsets past 2^31.
 PINNED = (
     Case(routing=_routed(1, (0,), num_experts=1), hidden_size=32, intermediate_size=32),
-    Case(routing=_routed(2, *_SPREAD), hidden_size=32, intermediate_size=32),
+    Case(routing=_routed(16, *_SPREAD), hidden_size=32, intermediate_size=32),
     Case(routing=_routed(128, *_SPREAD), hidden_size=32, intermediate_size=32),
     Case(routing=_routed(129, *_SPREAD), hidden_size=32, intermediate_size=32),
-    Case(routing=_routed(65, (0, 1), (0, 2), (0, 3), (0, -1)), hidden_size=32, intermediate_size=32),
+    Case(routing=_routed(65, (0, 1), (0, 2), (0, 3), (0, -1)), hidden_size=64, intermediate_size=64),
+    Case(routing=_routed(40, (0,), num_experts=6), hidden_size=64, intermediate_size=64),
+    Case(routing=_routed(4097, (0,), num_experts=1), hidden_size=32, intermediate_size=32),
+    Case(routing=_routed(1025, (0,), num_experts=1), hidden_size=32, intermediate_size=32, dtype=torch.float16),
     Case(
         routing=_routed(3, (-1, 1), (4, 1), dtype=torch.int64),
         hidden_size=64,
@@ -311,8 +316,28 @@ PINNED = (
     ),
     Case(routing=_routed(0, (0, 1)), hidden_size=32, intermediate_size=32),
     Case(routing=_routed(2, (0, 1), num_experts=0), hidden_size=32, intermediate_size=32),
-    Case(routing=_routed(3, (1, 0), (2, 1)), hidden_size=64, intermediate_size=128, dtype=torch.float16),
-    Case(routing=_routed(3, (1, 0), (2, 1)), hidden_size=64, intermediate_size=32, scale_range="highest"),
+    Case(
+        routing=_routed(3, (3, 2**32), (-(2**32), 0), dtype=torch.int64),
+        hidden_size=64,
+        intermediate_size=128,
+        dtype=torch.float16,
+        hidden_layout=_UNALIGNED,
+        weight_layout=far(3),
+    ),
+    Case(
+        routing=_routed(3, (1, 0), (2, 1)),
+        hidden_size=64,
+        intermediate_size=32,
+        scale_range="highest",
+        hidden_layout=_UNALIGNED,
+        weight_layout=PADDED,
+    ),
+    Case(
+        routing=_routed(1, (0,), num_experts=1),
+        hidden_size=32,
+        intermediate_size=32,
+        routed_scaling_factor=-math.inf,
+    ),
     Case(routing=_routed(2, (0, 3)), hidden_size=96, intermediate_size=32, clamp_limit=1.0, quiet_rows=True),
     Case(routing=_routed(1, (0, 1)), hidden_size=32, intermediate_size=32, scale_range="subnormal"),
     Case(routing=_routed(1, (0, 1)), hidden_size=32, intermediate_size=32, nan_in="w13_scale"),
@@ -356,6 +381,7 @@ register(
             retyped("int64 ids", argument="topk_ids", dtype=torch.int64),
         ),
         rejects=rejects,
+        stores_once=True,
         pinned=PINNED,
         workloads=WORKLOADS,
         work=_work.mxfp4_moe,

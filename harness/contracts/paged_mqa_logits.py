@@ -330,6 +330,7 @@ register(
             Relation(name="wider logits", transform=_wider, expect=_with_room),
         ),
         rejects=rejects,
+        stores_once=True,
         pinned=PINNED,
         workloads=WORKLOADS,
         work=_work.paged_mqa_logits,

@@ -25,7 +25,7 @@ def main(job: dict[str, Any]) -> None:
     """Run a job, the fields of ``lane.Job``."""
     import torch
 
-    from harness import discover, registry
+    from harness import discover, known_file, registry
     from harness.copies import storage_bytes
     from harness.hardware.emulation import CannotEmulate, emulating
     from harness.hardware.launches import watching
@@ -38,9 +38,11 @@ def main(job: dict[str, Any]) -> None:
     named = [i for i in registry.implementations(contract.name) if i.name == job["implementation"]]
     if not named:
         raise LookupError(f"no implementation {job['implementation']!r} of {contract.name} is registered")
+    known = known_file.read(Path(job["known"])) if job["known"] else ()
+    implementation = known_file.excused(named[0], contract, known)
     device = torch.device("cuda", job["device"])
     torch.cuda.set_device(device)
-    waiting, spare = choice.of_job(contract, named[0], job), choice.instead(contract, named[0], job)
+    waiting, spare = choice.of_job(contract, implementation, job), choice.instead(contract, implementation, job)
     # what comes in place of a case is judged by its size too
     for number, case in enumerate(waiting):
         given = contract.inputs(case, torch.device("cpu"), Poison())
@@ -54,7 +56,7 @@ def main(job: dict[str, Any]) -> None:
         try:
             # autotuned kernels take another configuration each time, and are not timed
             with emulating(job["emulated"]) if job["emulated"] else nullcontext(), watching(config=number):
-                named[0].launch(**given)
+                implementation.launch(**given)
             torch.cuda.synchronize()
         except CannotEmulate as error:
             say("left out", case=repr(case), reason=str(error))

@@ -6,6 +6,7 @@ import torch
 
 from harness.contract import Inputs
 from harness.copies import copied
+from harness.memcheck.stream import TOO_LARGE
 
 #: A case whose arguments hold more stays away: a tool instruments every access, and pools are as large as they get.
 MOST_BYTES = 64 * 2**20
@@ -22,4 +23,4 @@ def moved(inputs: Inputs, device: torch.device) -> Inputs:
 
 def too_large(size: int) -> str:
     """Return why arguments of ``size`` bytes stay away: what they take, and what there is for them under a tool."""
-    return f"its arguments take {size / 2**20:.1f} MiB, under a tool there are {MOST_BYTES / 2**20:.1f} MiB"
+    return f"{TOO_LARGE}{size / 2**20:.1f} MiB, under a tool there are {MOST_BYTES / 2**20:.1f} MiB"

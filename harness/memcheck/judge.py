@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from harness.memcheck.stream import Report, Stream
+from harness.memcheck.stream import TOO_LARGE, Report, Stream
 from harness.memcheck.tools import Tool
 from harness.report.records import FaultRecord, Verdict
 
@@ -46,8 +46,9 @@ class Finding:
 class Judgement:
     """``cases`` ran whole, ``left_out`` did not run; ``findings`` are those that count.
 
-    ``idle``: whether there was nothing to do but to leave cases out, which says nothing about a kernel.  ``note`` says
-    what else there is to know; ``faults`` are the findings, and launches that raised, for reports.
+    ``idle``: whether there was nothing to do but to leave cases out, not all of them for their size, which says nothing
+    about a kernel.  ``note`` says what else there is to know; ``faults`` are the findings, and launches that raised,
+    for reports.
     """
 
     verdict: Verdict
@@ -81,7 +82,7 @@ def judge(
     ]
     notes = _notes(stream, noise, known)
     wrong = _wrong(stream, ended, read=len(about))
-    idle = stream.done and not ended and not stream.cases and not stream.raised and bool(stream.left_out)
+    idle = stream.done and not ended and not stream.cases and not stream.raised and _lacks_hardware(stream)
     if faults:
         verdict = Verdict.FAIL
     elif wrong:
@@ -131,6 +132,11 @@ def _notes(stream: Stream, noise: Sequence[Report], known: Sequence[Report]) -> 
     if stream.left_out:
         notes.append(f"{len(stream.left_out)} cases left out: {_reasons(stream)}")
     return notes
+
+
+def _lacks_hardware(stream: Stream) -> bool:
+    """Whether some case was left out for another reason than its size, which a smaller case would not have."""
+    return any(not reason.startswith(TOO_LARGE) for _, reason in stream.left_out)
 
 
 def _reasons(stream: Stream) -> str:

@@ -43,7 +43,7 @@ class Job:
 
     ``modules`` are imported for what they register, with ``folder`` on the path.  ``cases``, as printed, take the place
     of ``pinned`` and ``drawn``.  ``device`` is the index of the GPU; ``emulated`` the target whose configurations run,
-    empty for the GPU's own.
+    empty for the GPU's own.  ``known`` is the file of known failures beside those of the implementation, if any.
     """
 
     contract: str
@@ -56,6 +56,7 @@ class Job:
     cases: tuple[str, ...] = ()
     device: int = 0
     emulated: str = ""
+    known: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

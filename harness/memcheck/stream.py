@@ -9,6 +9,8 @@ from typing import Any
 
 #: Begins each line of the watched process that is a message: a JSON object with a ``kind``.
 MARK = "harness-memcheck "
+#: Begins the reason for leaving out a case that is too large for a tool.
+TOO_LARGE = "its arguments take "
 # nine and a blank: Triton frames what ptxas refused with a line of more
 _TOOL = re.compile(r"={9}(?!=)")
 # "at NAME+0x1d0 in FILE:12"; C++ names hold spaces and commas, and even a plus

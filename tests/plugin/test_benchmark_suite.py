@@ -1,15 +1,20 @@
 """Benchmarks as users of pytest-benchmark know them: asked for by marker, stored by --benchmark-json."""
 
 import os
+import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from _pytest.config import parse_warning_filter
+from _pytest.mark.expression import Expression
 
 from harness.bench import store
 from harness.suites import conftest
+from harness.suites.test_benchmarks import Workload
 
 SUITES = Path(__file__).parents[2] / "harness" / "suites"
 SUITE = "harness.suites.test_benchmarks"
@@ -60,15 +65,51 @@ def test_a_marker_asks_for_benchmarks_and_a_wrong_kernel_has_none(tmp_path):
     assert found.document["harness"]["refused"][0]["name"].startswith("merge_attn_states[acme-first-")
 
 
-def asked(*, words="", args=("harness/suites",), only=False, plugin=True):
-    """What the suite's conftest says about the file of benchmarks."""
+def test_what_pytest_benchmark_says_to_its_user_is_no_error(pytestconfig):
+    with warnings.catch_warnings():
+        for text in pytestconfig.getini("filterwarnings"):
+            warnings.filterwarnings(*parse_warning_filter(text, escape=False))
+        for said in (
+            "Not saving anything, no benchmarks have been run!",
+            "Can't compare. No benchmark files in '.benchmarks'.",
+            "Benchmark machine_info is different. Current: {} VS saved: {}.",
+            "Benchmarks are automatically disabled because xdist plugin is active.",
+        ):
+            with pytest.warns(UserWarning, match=re.escape(said)):
+                warnings.warn(said, stacklevel=1)
+        with pytest.raises(UserWarning):
+            warnings.warn("Benchmark fixture was not used at all in this test!", stacklevel=1)
+
+
+def test_benchmarks_are_named_in_what_minus_k_takes():
+    case = SimpleNamespace(name="c"), SimpleNamespace(name="triton"), None, "num_parts=2,empty=4096", "rot"
+    assert str(Workload(*case)) == "c-triton-num_parts:2+empty:4096-rot"
+    chosen = Expression.compile("num_parts:2+empty:4096-rot and not dob")
+    assert chosen.evaluate(lambda word, **_: word in str(Workload(*case)))
+
+
+def config_of(*, words="", args=("harness/suites",), only=False, plugin=True):
     options = {"markexpr": words, "benchmark_only": only}
-    config = SimpleNamespace(
+    return SimpleNamespace(
         args=args,
         getoption=lambda name, default=None: options.get(name, default),
         pluginmanager=SimpleNamespace(hasplugin=lambda name: plugin),
     )
+
+
+def asked(**fields):
+    """What the suite's conftest says about the file of benchmarks."""
+    config = config_of(**fields)
     return conftest.pytest_ignore_collect(SUITES / "test_benchmarks.py", config)
+
+
+def test_the_device_is_named_before_anything_is_timed():
+    # --benchmark-compare reads an earlier run then, which names it
+    info = {}
+    conftest.pytest_benchmark_update_machine_info(config_of(words="sm120"), info)
+    assert info == {}
+    conftest.pytest_benchmark_update_machine_info(config_of(words="benchmark"), info)
+    assert info["device"]["name"]
 
 
 def test_nobody_collects_benchmarks_by_accident():

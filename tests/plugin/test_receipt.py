@@ -37,6 +37,7 @@ def test_a_run_writes_its_receipt(pytester, monkeypatch):
     assert "needs sm_120, found no GPU" in tests["test_on_hardware"].note
     assert list(written.sources) == ["mine/kernel.py"]
     assert "--receipt" in written.arguments
+    assert (written.profile, written.known, written.added) == ("quick", "", "")
     assert (written.devices, written.emulated, written.status) == ((), "", 0)
 
 
@@ -88,7 +89,8 @@ def test_a_receipt_says_which_target_a_test_was_about_and_what_is_missing(pytest
     pytester.makeconftest(CONFTEST)
     # what is no test of a GPU need not be collected
     pytester.makepyfile(test_gpu=ABOUT_A_TARGET, test_elsewhere="import no_such_module\n")
-    monkeypatch.setenv("PYTEST_ADDOPTS", "--deselect=test_gpu.py::test_left_out")
+    added = "--deselect=test_gpu.py::test_left_out --hypothesis-profile ci --known known.toml"
+    monkeypatch.setenv("PYTEST_ADDOPTS", added)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     code = "import os, pytest, sys; os.environ['PARENT'] = str(os.getpid()); sys.exit(pytest.main(sys.argv[1:]))"
     arguments = ("-p", "harness.plugin", "-p", "no:cacheprovider", "-m", "sm120 or sm90 or not gpu", "test_gpu.py")
@@ -105,6 +107,7 @@ def test_a_receipt_says_which_target_a_test_was_about_and_what_is_missing(pytest
         ("sm_90", 0, "GPU-0"), ("sm_120", 1, "GPU-1"),
     ]  # fmt: skip
     assert written.unknown == ""
+    assert (written.profile, written.known, written.added) == ("ci", "known.toml", added)
     assert written.selections == tuple(
         record.Selection(target=target, whole=2, missing=1, some=(f"test_gpu.py::test_left_out[{target}]",))
         for target in ("sm_90", "sm_120")

@@ -183,10 +183,24 @@ FAULTS = (
         "cases_left_out_are_told",
     ),
     fault(
+        "a file of known failures chooses no cases",
+        "_child",
+        'known_file.read(Path(job["known"])) if job["known"] else ()',
+        "()",
+        "a_child_chooses_cases_by_what_a_file_excuses",
+    ),
+    fault(
+        "a tool that ran nothing had nothing to run",
+        "judge",
+        "any(not reason.startswith(TOO_LARGE) for _, reason in stream.left_out)",
+        "bool(stream.left_out)",
+        "sizes_alone_are_no_reason_to_do_nothing",
+    ),
+    fault(
         "a launch that raises was idle",
         "judge",
-        "not stream.cases and not stream.raised and bool",
-        "not stream.cases and bool",
+        "not stream.cases and not stream.raised and _lacks",
+        "not stream.cases and _lacks",
         "only_who_left_everything_out_was_idle",
     ),
     fault(

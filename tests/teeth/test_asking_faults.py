@@ -4,7 +4,7 @@ import pytest
 
 from harness.vgpu.faults import KernelFault
 from tests.teeth.swapping import swapped
-from tests.unit import test_compiles, test_interleavings, test_verify_target
+from tests.unit import test_compiles, test_interleavings, test_stores_once, test_verify_target
 from tests.vgpu import test_promises
 
 ACCEPTANCE, RUN, TRIAL, HUNT = "harness.compiling.acceptance", "harness.run", "harness.trial", "harness.hunt"
@@ -15,6 +15,18 @@ FAULTS = {
         "            return _refusal(found, error)\n",
         "            return None if error else _refusal(found, error)\n",
         test_compiles.test_a_refused_kernel_fails_where_every_value_is_right,
+    ),
+    "a promise to store once is forgotten": (
+        TRIAL,
+        '"strict" if self.contract.stores_once else True',
+        "True",
+        lambda: test_stores_once.test_an_element_that_two_programs_store_alike_breaks_the_promise(8),
+    ),
+    "everybody promises to store once": (
+        TRIAL,
+        '"strict" if self.contract.stores_once else True',
+        '"strict"',
+        test_stores_once.test_without_the_promise_two_stores_of_one_value_are_no_race,
     ),
     "nobody is asked": (
         RUN,

@@ -229,7 +229,12 @@ def a_workload_is_judged_from_arguments_that_are_made_once(api):
     contract = replace(CONTRACT, inputs=inputs)
     spoiled = changed(lambda outputs: outputs | {"lse": outputs["lse"] + 1})
     properties = SimpleNamespace(total_memory=2**40, uuid="x")
-    with patch.object(torch.cuda, "get_device_properties", lambda device: properties), lane_of(api) as lane:
+    with (
+        patch.object(torch.cuda, "get_device_properties", lambda device: properties),
+        # on a CPU a trial keeps small ones itself
+        patch("harness.trial.KEPT_BYTES", -1),
+        lane_of(api) as lane,
+    ):
         good = api.workloads.check_workload(contract, RIGHT, CASE, lane)
         # twice to count the memory
         assert len(made) == 3
@@ -237,6 +242,42 @@ def a_workload_is_judged_from_arguments_that_are_made_once(api):
     assert good.violations == []
     assert {"inputs", "shape", "written", "oracle:lse", "repeat"} <= good.checks_run
     assert {violation.check for violation in bad.violations} == {"oracle:lse"}
+
+
+def a_workload_is_drawn_on_the_device_if_that_can_be(api):
+    drawn, made = [], []
+
+    @contextmanager
+    def drawn_on(device):
+        drawn.append(device)
+        try:
+            yield
+        finally:
+            drawn.append(None)
+
+    def inputs(case, device, poison):
+        there = bool(drawn) and drawn[-1] is not None
+        made.append(there)
+        if there and case.slots == 5:
+            raise RuntimeError("wanted a CPU generator")
+        return CONTRACT.inputs(case, device, poison)
+
+    others = replace(CASE, slots=5), replace(CASE, slots=6)
+    contract = replace(CONTRACT, inputs=inputs, workloads=(CASE, others[0]))
+    properties = SimpleNamespace(total_memory=2**40, uuid="x")
+    with (
+        patch.object(torch.cuda, "get_device_properties", lambda device: properties),
+        patch.object(api.workloads, "drawn_on", drawn_on),
+        patch("harness.trial.KEPT_BYTES", -1),
+        lane_of(api) as lane,
+    ):
+        for case, there in ((CASE, [True]), (others[0], [True, False]), (others[1], [False])):
+            drawn.clear()
+            made.clear()
+            assert api.workloads.check_workload(contract, RIGHT, case, lane).violations == []
+            # twice to count the memory
+            assert made[2:] == there
+            assert set(drawn) <= {lane.device, None}
 
 
 CHECKS = {
@@ -255,5 +296,6 @@ CHECKS = {
         a_search_that_had_no_room_is_no_pass,
         room_is_counted_without_memory,
         a_workload_is_judged_from_arguments_that_are_made_once,
+        a_workload_is_drawn_on_the_device_if_that_can_be,
     )
 }

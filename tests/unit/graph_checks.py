@@ -1,11 +1,17 @@
 """What must hold for CUDA graphs without a device: checks that take the modules to check, for teeth too."""
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from unittest.mock import patch
 
+import pytest
 import torch
 
+from harness.contract import Contract, Relation
+from harness.known import Known
+from harness.outcome import ContractError, Violation
+from harness.tolerance import Exact
 from tests.unit import capture_probes
 from tests.unit.capture_probes import inputs, launch_of
 
@@ -80,7 +86,7 @@ def graphs_are_checked_on_the_device_that_is_named(api):
         def run(self, others):
             ran.append(now[0])
 
-    implementation = SimpleNamespace(launch=None)
+    implementation = SimpleNamespace(launch=None, known=())
     with (
         patch.multiple(api.suite, _Check=Check, graph_cases=lambda *of: ["a"], other_size=lambda *of: ()),
         patch.multiple(torch.cuda, device=device, current_device=lambda: 0),
@@ -89,6 +95,70 @@ def graphs_are_checked_on_the_device_that_is_named(api):
         api.suite.check_graphs(None, implementation)
     assert ran == [(1, 1), 1, (0, 0), 0]
     assert now == [0]
+
+
+@dataclass(frozen=True)
+class Sized:
+    n: int
+
+
+@dataclass(frozen=True)
+class Seeded(Sized):
+    seed: int = 0
+
+
+def inputs_of(case, device, poison):
+    return {"x": torch.full((case.n,), float(getattr(case, "seed", 0)), device=device)}
+
+
+def a_graph_is_replayed_with_something_else(api):
+    of = Contract(
+        name="a", cases=lambda: None, inputs=inputs_of, oracle=lambda x: {"out": x}, tolerance={"out": Exact()}
+    )
+    doubled = Relation(name="doubled", transform=lambda case, inputs: {"x": inputs["x"] * 2})
+    longer = Relation(name="longer", transform=lambda case, inputs: {"x": inputs["x"].repeat(2)})
+    none = Relation(name="none", transform=lambda case, inputs: None)
+
+    def labels(contract, case):
+        return [again.label for again in api.cases.replays(contract, case, torch.device("cpu"))]
+
+    assert labels(of, Seeded(3)) == ["seed 1"]
+    assert labels(replace(of, relations=(longer, doubled)), Sized(3)) == ["the relation 'doubled'"]
+    assert labels(replace(of, replays=lambda case: (Sized(case.n),)), Sized(3)) == ["the inputs of Sized(n=3)"]
+    for contract in (of, replace(of, relations=(longer, none)), replace(of, replays=lambda case: ())):
+        with pytest.raises(ContractError, match=r"a: nothing to replay a graph of Sized\(n=3\) with"):
+            labels(contract, Sized(3))
+
+
+def known_failures_are_left_out_and_what_is_in_quarantine_does_not_run(api):
+    ran = []
+
+    class Check:
+        def __init__(self, contract, launch, case, where):
+            ran.append(case)
+            self.found = [Violation(check, "wrong") for check in ("graph:replay", "graph:pool")]
+
+        def run(self, others):
+            ran.append(others)
+
+    def checked(*known):
+        ran.clear()
+        implementation = SimpleNamespace(launch=None, known=known)
+        with (
+            patch.multiple(api.suite, _Check=Check, graph_cases=lambda *of: ("a", "b")),
+            patch.multiple(torch.cuda, device=lambda where: nullcontext(), current_device=lambda: 0),
+        ):
+            return [violation.check for violation in api.suite.check_graphs(None, implementation)]
+
+    def known(case, **options):
+        return Known(match=lambda one: one == case, issue="#5", **options)
+
+    assert checked() == ["graph:replay", "graph:pool"] * 2
+    assert checked(known("a", check="graph:pool")) == ["graph:replay", "graph:replay", "graph:pool"]
+    assert ran == ["a", ("b",), "b", ("a",)]
+    assert checked(known("b", kind="quarantine")) == ["graph:replay", "graph:pool"]
+    # nor between capture and replay of another one
+    assert ran == ["a", ()]
 
 
 CHECKS = {
@@ -101,5 +171,7 @@ CHECKS = {
         a_graph_keeps_its_seed_and_knows_one_generator,
         what_torch_makes_inside_of_an_operation_is_where_the_rest_is,
         graphs_are_checked_on_the_device_that_is_named,
+        a_graph_is_replayed_with_something_else,
+        known_failures_are_left_out_and_what_is_in_quarantine_does_not_run,
     )
 }

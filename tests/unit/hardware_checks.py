@@ -194,7 +194,14 @@ def a_run_is_about_targets_that_it_names_or_that_are_here(api):
     # of these, pytest's -m takes what it selects
     assert archs(["sm_90"], expression="sm120") == ["sm_90", "sm_120"]
     assert archs(["sm_90"], expression="not sm120") == ["sm_90"]
-    assert archs(["sm_90"], expression="not (sm120 or slow)") == ["sm_90", "sm_120"]
+    for left_out in ("not (sm120 or slow)", "cuda and not (sm120 or sm100)", "not (not (not sm120))"):
+        assert archs(["sm_90"], expression=left_out) == ["sm_90"]
+    for asked_for in ("not (not sm120)", "cuda and (sm120 or slow)", "not gpu or sm120", "not (slow or not sm120)"):
+        assert archs(["sm_90"], expression=asked_for) == ["sm_90", "sm_120"]
+    # it makes no difference to any test
+    assert archs(["sm_90"], expression="sm120 or not sm120") == ["sm_90"]
+    # which pytest refuses
+    assert archs(["sm_90"], expression="sm120 and (") == ["sm_90"]
     assert archs(expression="not sm120") == []
     assert archs(["sm_90"], expression="sm100", emulated="sm120") == ["sm_90", "sm_100", "sm_120"]
     assert archs(["sm_90"], expression="sm120 or (sm90 and not slow)") == ["sm_90", "sm_120"]

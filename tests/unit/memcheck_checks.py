@@ -12,7 +12,8 @@ from unittest.mock import patch
 
 import torch
 
-from harness import discover, registry
+from harness import discover, known_file, registry
+from harness.contract import Implementation
 from harness.device import Device, Machine
 from harness.report.records import Verdict
 
@@ -246,12 +247,52 @@ def a_child_uses_the_device_that_its_job_names(api):
     assert used == [1, 1]
 
 
+def sizes_alone_are_no_reason_to_do_nothing(api):
+    large, other = (
+        message(api, "left out", case="Case(9)", reason=reason)
+        for reason in ("its arguments take 99 MiB", "needs sm_100, found sm_90")
+    )
+    end = message(api, "done") + "========= ERROR SUMMARY: 0 errors\n"
+    judgement = judged(api, large + large + end)
+    assert not judgement.idle
+    assert not judgement.verdict.good
+    assert "2 cases left out: its arguments take 99 MiB" in judgement.note
+    assert judged(api, large + other + end).idle
+
+
+def a_child_chooses_cases_by_what_a_file_excuses(api):
+    told = []
+    contract = SimpleNamespace(name="a", features=lambda case: frozenset())
+    choice = importlib.import_module(f"{api._child.__name__.rpartition('.')[0]}.choice")
+    entries = {"known.toml": (known_file.Entry(contract="a", issue="#5", kind="quarantine"),)}
+
+    def of_job(contract, implementation, job):
+        told.append([known.issue for known in implementation.known])
+        return []
+
+    with (
+        patch.object(torch.cuda, "set_device", lambda device: None),
+        patch.object(discover, "load", lambda modules, folder: None),
+        patch.object(known_file, "read", lambda path: entries[str(path)]),
+        patch.multiple(
+            registry,
+            contract=lambda name: contract,
+            implementations=lambda name: [Implementation(contract="a", name="b", launch=None)],
+        ),
+        patch.multiple(choice, of_job=of_job, instead=lambda *asked: iter(())),
+        patch.object(api._child, "say", lambda kind: None),
+    ):
+        for known in ("", "known.toml"):
+            api._child.main(vars(api.lane.Job(contract="a", implementation="b", known=known)) | {"modules": ()})
+    assert told == [[], ["#5"]]
+
+
 def only_who_left_everything_out_was_idle(api):
-    out = message(api, "left out", case="Case(9)", reason="its arguments take 99 MiB")
+    out = message(api, "left out", case="Case(9)", reason="needs sm_100, found sm_90")
     begun = message(api, "case", case="Case(1)")
     end = message(api, "done") + "========= ERROR SUMMARY: 0 errors\n"
     assert judged(api, out + end).idle
-    assert judged(api, out + end).note == "its arguments take 99 MiB"
+    assert judged(api, out + end).note == "needs sm_100, found sm_90"
     assert judged(api, out + end).verdict is Verdict.CRASH
     for text, ended in (
         (end, ""),
@@ -274,6 +315,7 @@ CHECKS = {
         reports_that_were_not_printed_may_count,
         an_end_before_its_time_is_no_pass, a_launch_that_raises_fails, known_failures_are_excused_by_case,
         a_job_is_for_a_device_that_its_implementation_runs_on, a_child_uses_the_device_that_its_job_names,
-        cases_left_out_are_told, only_who_left_everything_out_was_idle,
+        cases_left_out_are_told, sizes_alone_are_no_reason_to_do_nothing,
+        a_child_chooses_cases_by_what_a_file_excuses, only_who_left_everything_out_was_idle,
     )
 }  # fmt: skip

@@ -29,7 +29,7 @@ def receipt_of(api, **changes):
         started="2026-11-30T12:00:00+00:00", seconds=71.0,
         devices=(record.Device(name="NVIDIA RTX PRO 6000", arch="sm_120", units=188),), driver="580.95.05",
         versions={"python": "3.12.3"}, emulated="", commit="c" * 40, dirty=(), paths=("kernels", "harness"),
-        sources=dict(SOURCES), moved=(), arguments=("-m", "sm120"), status=0,
+        sources=dict(SOURCES), moved=(), arguments=("-m", "sm120"), status=0, profile="ci",
         selections=(record.Selection(target="sm_120", whole=4),), tests=tests,
     )  # fmt: skip
     return replace(whole, **changes)
@@ -45,7 +45,8 @@ def a_whole_run_is_verified(api, folder):
     assert refusal(api) == ""
     assert refusal(api, commit="c" * 40, arch="sm_120", at_least=2) == ""
     assert api.check.verdict(receipt_of(api)) == (
-        "verified on sm_120 (NVIDIA RTX PRO 6000) at commit cccccccccccc: 2 passed, 1 skipped, 1 xfailed in 71 s"
+        "verified on sm_120 (NVIDIA RTX PRO 6000) at commit cccccccccccc: 2 passed, 1 skipped, 1 xfailed in 71 s, "
+        "profile ci"
     )
 
 
@@ -141,7 +142,7 @@ def a_part_of_the_tests_is_refused(api, folder):
     assert refusal(api, changes) == said
     assert refusal(api, changes, arch="sm_120", partial=True) == ""
     assert "308 of the 312" not in refusal(api, changes, arch="sm_90", partial=False)
-    assert api.check.verdict(receipt_of(api, **changes), "sm_120").endswith("in 71 s, a part of the tests")
+    assert api.check.verdict(receipt_of(api, **changes), "sm_120").endswith("in 71 s, profile ci, a part of the tests")
     for unsaid in ({"selections": ()}, {"selections": (whole,)}):
         assert "it ran for other targets than sm_120, called with: -m sm120" in refusal(api, unsaid, arch="sm_120")
     for arch in ("", "sm_120"):
@@ -188,6 +189,62 @@ def too_few_tests_are_refused(api, folder):
     assert "0 of a GPU passed" in refusal(api, {"tests": ()})
     on_the_host = tuple(replace(test, hardware=False) for test in receipt_of(api).tests)
     assert "4 others ran" in refusal(api, {"tests": on_the_host})
+
+
+def failures_that_were_excused_are_refused(api, folder):
+    said = refusal(api, {"known": "ours.toml", "added": "--known ours.toml"}, partial=True)
+    assert said == "known failures: it ran with --known ours.toml, which excuses failures that no source names"
+
+
+def a_run_of_less_is_refused_where_more_is_wanted(api, folder):
+    assert api.check.verdict(receipt_of(api, profile="quick")).endswith("in 71 s, profile quick")
+    for ran, wanted in (("ci", ""), ("ci", "quick"), ("ci", "ci"), ("nightly", "ci"), ("quick", "")):
+        assert refusal(api, {"profile": ran}, profile=wanted) == ""
+    for ran, wanted in (("quick", "ci"), ("ci", "nightly"), ("theirs", "quick"), ("", "quick")):
+        said = refusal(api, {"profile": ran}, profile=wanted)
+        assert said == f"too little of each test: it ran in profile {ran}, wanted {wanted}"
+
+
+def what_the_environment_adds_is_told(api, folder):
+    part = api.record.Selection(target="sm_120", whole=4, missing=1, some=("a::one",))
+    said = refusal(api, {"selections": (part,), "added": "-k hello"})
+    assert "called with: -m sm120 and PYTEST_ADDOPTS -k hello" in said
+
+
+#: A path in a receipt's JSON, what stands there instead, and what is said about it.
+MALFORMED = (
+    (("tests",), [1], "tests[0]: wanted an object of"),
+    (("tests",), None, "tests: wanted a list, got None"),
+    (("tests",), {"a": 1}, "tests: wanted a list, got an object of a"),
+    (("tests", 0), {"id": "a"}, "tests[0]: wanted an object of"),
+    (("tests", 0, "seconds"), "soon", "tests[0].seconds: wanted float, got 'soon'"),
+    (("tests", 1, "hardware"), 1, "tests[1].hardware: wanted bool, got 1"),
+    (("tests", 1, "device"), "0", "tests[1].device: wanted int, got '0'"),
+    (("devices", 0, "units"), True, "devices[0].units: wanted int, got True"),
+    (("sources",), ["kernels/a.py"], "sources: wanted an object, got ['kernels/a.py']"),
+    (("sources", "kernels/a.py"), 3, "sources['kernels/a.py']: wanted str, got 3"),
+    (("dirty",), 3, "dirty: wanted a list, got 3"),
+    (("profile",), None, "profile: wanted str, got None"),
+    (("extra",), 1, "the receipt: wanted an object of"),
+)
+
+
+def a_malformed_receipt_is_unreadable(api, folder):
+    file = folder / "receipt.json"
+    api.record.write(receipt_of(api, dirty=None), file)
+    assert api.record.read(file) == receipt_of(api, dirty=None)
+    whole = file.read_text()
+    for path, value, said in MALFORMED:
+        content = json.loads(whole)
+        place = content
+        for name in path[:-1]:
+            place = place[name]
+        place[path[-1]] = value
+        del content["digest"]
+        file.write_text(json.dumps({**content, "digest": api.record.digest(content)}))
+        with pytest.raises(api.record.Unreadable) as caught:
+            api.record.read(file)
+        assert f"{file}: not a receipt: {said}" in str(caught.value)
 
 
 def a_changed_receipt_is_unreadable(api, folder):
@@ -249,6 +306,8 @@ CHECKS = {
         another_device_is_refused, tests_of_a_target_that_ran_elsewhere_are_refused, a_part_of_the_tests_is_refused,
         what_did_not_run_is_missing, another_target_on_the_same_machine_is_refused,
         the_verdict_names_targets_that_passed, failures_are_refused, too_few_tests_are_refused,
+        failures_that_were_excused_are_refused, a_run_of_less_is_refused_where_more_is_wanted,
+        what_the_environment_adds_is_told, a_malformed_receipt_is_unreadable,
         a_changed_receipt_is_unreadable, every_source_file_counts, what_tests_of_a_device_share_counts,
     )
 }  # fmt: skip

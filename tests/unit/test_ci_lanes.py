@@ -37,7 +37,7 @@ def steps(path):
 
 def test_there_are_three_lanes():
     assert {path.stem: set(loaded(path)["on"]) for path in WORKFLOWS} == {
-        "cpu": {"push", "pull_request"},
+        "cpu": {"push", "pull_request", "workflow_dispatch"},
         "nightly": {"schedule", "workflow_dispatch"},
         "workstation": {"pull_request", "workflow_dispatch"},
     }
@@ -61,7 +61,7 @@ def test_what_a_workflow_runs_is_there(path):
     commands = [step["run"].split() for step in steps(path) if "run" in step]
     assert commands
     for words in commands:
-        script = ROOT / words[-1] if words[0] in ("bash", "make") else ROOT / words[0]
+        script = ROOT / words[1] if words[0] in ("bash", "make") else ROOT / words[0]
         if words[0] == "make":
             assert f"{words[1].replace('.venv', '$(VENV)')}:" in (ROOT / "Makefile").read_text()
         else:
@@ -106,12 +106,60 @@ def workstation(tmp_path, monkeypatch):
 def test_the_workstation_tests_the_gpu_that_is_there(workstation, tmp_path):
     status, output, calls = workstation("--contract", "mxfp4_moe")
     assert status == 0
-    assert "-m pytest -m sm90 --require-gpu --gpu-workers 4 --receipt out/workstation/receipt.json" in calls
+    asked = "-m pytest -m sm90 --hypothesis-profile ci --require-gpu --gpu-workers 4"
+    assert f"{asked} --receipt out/workstation/receipt.json" in calls
     assert "--contract mxfp4_moe" in calls
     # nor is a part let through
-    assert "receipt check out/workstation/receipt.json --target sm90\n" in calls
+    assert "receipt check out/workstation/receipt.json --target sm90 --profile ci\n" in calls
     assert "verdict: 0" in output
     assert (tmp_path / "out/workstation/verdict.txt").read_text() == "verdict: 0\n"
+
+
+def test_the_workstation_runs_and_wants_the_profile_that_is_named(workstation):
+    _, _, calls = workstation(PROFILE="nightly")
+    assert "--hypothesis-profile nightly --require-gpu" in calls
+    assert "--target sm90 --profile nightly\n" in calls
+
+
+@pytest.fixture
+def verified(tmp_path):
+    """A copy of ``ci/verified`` beside some receipts, each with the status that checking it ends with."""
+    (tmp_path / "ci" / "receipts").mkdir(parents=True)
+    script = tmp_path / "ci" / "verified"
+    script.write_text((ROOT / "ci" / "verified").read_text())
+    interpreter = tmp_path / "interpreter"
+    interpreter.write_text('#!/usr/bin/env bash\necho "verdict of $5"\nexit "$(cat "$5" 2> /dev/null || echo 2)"\n')
+    interpreter.chmod(0o755)
+
+    def run(*arguments, **receipts):
+        for name, status in receipts.items():
+            (tmp_path / "ci" / "receipts" / f"{name}.json").write_text(str(status))
+        summary = tmp_path / "summary"
+        summary.write_text("")
+        done = subprocess.run(
+            ["bash", script, *arguments],
+            env={**os.environ, "PYTHON": str(interpreter), "GITHUB_STEP_SUMMARY": str(summary)},
+            capture_output=True, text=True, cwd=tmp_path,
+        )  # fmt: skip
+        assert summary.read_text() == f"```\n{done.stdout}```\n"
+        return done.returncode, done.stdout.splitlines()
+
+    return run
+
+
+def test_a_machine_without_a_gpu_shows_what_receipts_say(verified):
+    assert verified() == (0, ["no receipt: nothing here says that a GPU ran these sources"])
+    told = [f"ci/receipts/{name}.json: verdict of ci/receipts/{name}.json" for name in ("a", "b")]
+    # one that is left from other sources is told, and fails nothing
+    assert verified(a=1, b=0) == (0, told)
+    assert verified("ci/receipts/b.json") == (0, told[1:])
+    assert verified("ci/receipts/a.json", "ci/receipts/b.json") == (1, told)
+    assert verified("nowhere.json") == (2, ["nowhere.json: verdict of nowhere.json"])
+
+
+def test_every_change_is_told_what_receipts_say():
+    commands = [step["run"] for step in steps(ROOT / ".github" / "workflows" / "cpu.yml") if "run" in step]
+    assert commands == ["bash .ci/run", "ci/verified", 'ci/verified "$RECEIPT"']
 
 
 def test_the_workstation_takes_another_target_and_writes_the_jobs_summary(workstation, tmp_path):

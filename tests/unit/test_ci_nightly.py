@@ -16,7 +16,7 @@ if [[ -n $FAILS && $* == "$FAILS"* ]]; then exit "$STATUS"; fi
 """
 
 WORKSTATION = """#!/usr/bin/env bash
-echo "workstation with $PYTHON" >> "$CALLS"
+echo "workstation with $PYTHON in profile $PROFILE" >> "$CALLS"
 mkdir -p out/workstation
 echo "{}" > out/workstation/receipt.json
 exit "$WORKSTATION"
@@ -56,7 +56,7 @@ def nightly(tmp_path):
 def test_a_night_begins_as_the_workstation_does(nightly, tmp_path):
     status, calls = nightly()
     assert status == 0
-    assert calls[0] == f"workstation with {tmp_path / 'interpreter'}"
+    assert calls[0] == f"workstation with {tmp_path / 'interpreter'} in profile nightly"
     assert [" ".join(call.split()[:4]) for call in calls[1:]] == [
         "-m harness verify --lane", "-m harness bench run", "-m harness bench diff", "-m harness bench page",
     ]  # fmt: skip

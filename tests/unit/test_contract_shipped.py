@@ -36,7 +36,7 @@ TAGS = {
         "one expert twice", "unrouted expert", "int64 ids", "fp16", "uint8 scales", "float32 scales",
         "lowest scales", "highest scales", "quiet rows", "hidden rows padded_rows", "hidden rows transposed",
         "hidden rows offset", "hidden rows step", "clamp", "routed scaling", "NaN in hidden_states",
-        "NaN in w13_scale", "NaN in w2_scale", "NaN in topk_weights",
+        "NaN in w13_scale", "NaN in w2_scale", "NaN in topk_weights", "weights padded_rows", "weights no words",
     },
     "paged_mqa_logits": {
         "several heads", "several sequences", "several pages", "partial last page", "empty sequence",
@@ -64,7 +64,9 @@ REGIONS = {
     "moe_scatter": {
         "unrouted experts", "rows of padded tokens", "hidden row padding", "weight row padding", "scale padding",
     },
-    "mxfp4_moe": {"invalid slot weights", "unrouted experts", "rows of padded tokens", "hidden row padding"},
+    "mxfp4_moe": {
+        "invalid slot weights", "unrouted experts", "rows of padded tokens", "hidden row padding", "weight padding",
+    },
     "paged_mqa_logits": {
         "unowned table entries", "unused pages", "unreferenced tokens", "page padding", "q padding", "weights padding",
         "seq_lens padding",

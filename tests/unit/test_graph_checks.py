@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.graphs import lint, suite
+from harness.graphs import cases, lint, suite
 from tests.unit.graph_checks import CHECKS
 
 
 @pytest.mark.parametrize("name", CHECKS)
 def test_graphs(name):
-    CHECKS[name](SimpleNamespace(lint=lint, suite=suite))
+    CHECKS[name](SimpleNamespace(cases=cases, lint=lint, suite=suite))

@@ -11,6 +11,7 @@ from harness.hardware import (
     isolation,
     lane,
     launches,
+    marks,
     memory,
     placing,
     pool,
@@ -22,7 +23,7 @@ from harness.hardware import (
     worker,
     workloads,
 )
-from tests.unit import device_lane_checks, hardware_checks, placing_checks, worker_checks
+from tests.unit import device_lane_checks, device_suite_checks, hardware_checks, placing_checks, worker_checks
 from tests.unit.contract_cases import NAMES
 
 
@@ -31,9 +32,9 @@ def api(monkeypatch):
     # a check puts its own worker there
     monkeypatch.setattr(pool, "Worker", worker.Worker)
     return SimpleNamespace(
-        _worker=_worker, emulation=emulation, isolation=isolation, lane=lane, launches=launches, memory=memory,
-        placing=placing, pool=pool, probe=probe, room=room, selection=selection, suite=suite, worker=worker,
-        workloads=workloads,
+        _worker=_worker, emulation=emulation, isolation=isolation, lane=lane, launches=launches, marks=marks,
+        memory=memory, placing=placing, pool=pool, probe=probe, room=room, selection=selection, sizes=sizes,
+        suite=suite, worker=worker, workloads=workloads,
     )  # fmt: skip
 
 
@@ -68,3 +69,8 @@ def test_worker(name, api):
 @pytest.mark.parametrize("name", device_lane_checks.CHECKS)
 def test_device_lane(name, api):
     device_lane_checks.CHECKS[name](api)
+
+
+@pytest.mark.parametrize("name", device_suite_checks.CHECKS)
+def test_device_suite(name, api):
+    device_suite_checks.CHECKS[name](api)

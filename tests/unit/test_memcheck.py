@@ -276,7 +276,7 @@ def test_nothing_runs_in_place_of_a_case_that_was_asked_for(merge, watched, monk
     _child.main({**asked, "cases": ()})
     said = stream.parse(capsys.readouterr().out)
     assert (len(said.left_out), said.cases) == (lane.PINNED + lane.DRAWN + choice.SPARE, [])
-    assert judge.judge("memcheck", said).idle
+    assert not judge.judge("memcheck", said).idle
 
 
 def test_a_watched_process_ends_soon_after_whoever_waits_for_it():

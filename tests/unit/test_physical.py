@@ -140,7 +140,8 @@ def test_the_primary_context_has_every_sm():
     import torch
 
     torch.zeros(1, device="cuda")
-    assert physical_sms(0) == torch.cuda.get_device_properties(0).multi_processor_count
+    device = torch.cuda.current_device()
+    assert physical_sms(device) == torch.cuda.get_device_properties(device).multi_processor_count
 
 
 @about_a_target
@@ -150,19 +151,20 @@ def test_a_green_context_has_its_own_count_and_budget(part):
     from torch.cuda.green_contexts import GreenContext
 
     torch.zeros(1, device="cuda")
-    whole = physical_sms(0)
+    device = torch.cuda.current_device()
+    whole = physical_sms(device)
     sms = int(whole * part) // 8 * 8
-    green = GreenContext.create(num_sms=sms, device_id=0)
+    green = GreenContext.create(num_sms=sms, device_id=device)
     green.set_context()
     try:
-        granted = physical_sms(0)
-        with sm_budget(2) as budget:
+        granted = physical_sms(device)
+        with sm_budget(2, device=device) as budget:
             assert budget == (granted - 2) // 2 * 2
     finally:
         green.pop_context()
     # requested counts are rounded up to what the device can split
     assert sms <= granted < whole
-    assert physical_sms(0) == whole
+    assert physical_sms(device) == whole
 
 
 @about_a_target

@@ -34,6 +34,12 @@ BANS = {
         (),
         "an open end belongs in an issue",
     ),
+    "device 0": (
+        r"""device\("cuda", 0\)|["']cuda:0["']|(set_device|get_device_properties)\(0\)|device_id=0\b""",
+        ("harness", "kernels", "tests/device", "tests/bugs", "tests/unit/test_physical.py"),
+        ("harness/sanitize",),
+        "a test's device may be another one: ask torch.cuda.current_device()",
+    ),
     "absolute path": (
         r"""["'](/home|/root|/work|/tmp|/mnt)/""",
         ("harness", "kernels", "reference", "tests", "ci"),
@@ -45,7 +51,8 @@ BANS = {
 
 def offences(pattern, folders, allowed):
     for folder in folders:
-        for path in sorted((ROOT / folder).rglob("*.py")):
+        root = ROOT / folder
+        for path in [root] if root.is_file() else sorted(root.rglob("*.py")):
             where = path.relative_to(ROOT).as_posix()
             if where.startswith(allowed):
                 continue
@@ -69,6 +76,8 @@ def test_no_line_does_what_is_banned(ban):
         ("skip", "    pytest.skip('not today')"),
         ("print", "    print(case)"),
         ("unfinished", "# " + "TODO: later"),
+        ("device 0", 'DEVICE = torch.device("cuda", 0)'),
+        ("device 0", "GreenContext.create(num_sms=8, device_id=0)"),
         ("absolute path", 'open("/tmp/x")'),
     ],
 )
