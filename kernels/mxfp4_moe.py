@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 import triton
 
-from harness import Capturable, Compiles, implements
+from harness import Capturable, Compiles, Interleavings, implements
 from kernels._mxfp4_arguments import Forward, float32, prepare, validate
 from kernels._mxfp4_moe_kernels import mxfp4_combine_kernel, mxfp4_down_kernel, mxfp4_gate_up_kernel
 from kernels._mxfp4_words_launch import run_words, words_operands
@@ -57,8 +57,11 @@ _SLOT_GRAPHS = Capturable(cases=(_SLOT, _SLOT_BYTES))
 _GROUPED_GRAPHS = Capturable(cases=(*_GROUPED, *_GROUPED_BYTES))
 _GRAPHS = Capturable(cases=(*_SLOT_GRAPHS.cases, *_GROUPED_GRAPHS.cases))
 
+# A block that takes turns waits for others: without the wait most orders of the blocks still give the right values.
+_TURNS = Interleavings(seeds=1, everywhere=True)
 
-@implements("mxfp4_moe", name="auto", compiles=_OTHER_OPERANDS, capturable=_GRAPHS)
+
+@implements("mxfp4_moe", name="auto", compiles=_OTHER_OPERANDS, capturable=_GRAPHS, interleavings=_TURNS)
 def mxfp4_moe(
     hidden_states: torch.Tensor,
     w13_packed: torch.Tensor,
@@ -160,7 +163,7 @@ def mxfp4_moe_slot(
     )  # fmt: skip
 
 
-@implements("mxfp4_moe", name="grouped", capturable=_GROUPED_GRAPHS)
+@implements("mxfp4_moe", name="grouped", capturable=_GROUPED_GRAPHS, interleavings=_TURNS)
 def mxfp4_moe_grouped(
     hidden_states: torch.Tensor,
     w13_packed: torch.Tensor,
