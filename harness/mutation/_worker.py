@@ -9,26 +9,21 @@ from __future__ import annotations
 import gc
 import json
 import os
-import selectors
-import signal
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from harness.mutation.results import LANES, Status, Told
+from harness.mutation.fork import Fork
+from harness.mutation.results import Status, Told
 
 #: A unit that takes this many times what the original takes may be a hang.
 UNIT_FACTOR = 10.0
 #: Seconds for the comparison of a survivor with the original, and those in which programs are compiled for it.
 COMPARE_SECONDS, PATIENCE = 240.0, 40.0
-#: Bytes that a fork may hold on top of what the worker holds.
-MEMORY = 4 * 2**30
-#: Seconds between two looks at how much a fork holds.
-LOOK_SECONDS = 1.0
 
 
 def main(pipe: int) -> None:
@@ -65,6 +60,8 @@ class Worker:
     tool: Any = None
     red: list[dict[str, str]] = field(default_factory=list)
     judges: bool = True
+    #: Number of a unit that ended a mutant's process -> whether the original comes through it in such a process.
+    fits: dict[int, bool] = field(default_factory=dict)
 
     @cached_property
     def digests(self) -> Any:
@@ -176,6 +173,8 @@ class Worker:
                 break
             unit = self.units[number]
             found = {"case": label(unit), **found}
+            if status is not Status.KILLED and not self._comes_through(unit):
+                continue
             # a contract that fails on the original too ends this worker: that is no mutant's doing
             self.ask_original(unit)
             if status is Status.KILLED and not self._counts(unit, found["check"]):
@@ -184,6 +183,25 @@ class Worker:
             self.order.killed(mutant["function"], unit)
             break
         return {**found, "key": mutant["key"], "seconds": round(time.monotonic() - began, 3), "cpu": round(self.cpu, 3)}
+
+    def _comes_through(self, unit: Any) -> bool:
+        """Return whether the original survives ``unit`` under the limits of a mutant; where not, nobody is asked it."""
+        from harness.mutation.plan import label
+
+        if unit.number not in self.fits:
+
+            def work(send: Callable[..., None]) -> None:
+                send(unit=unit.number)
+                self.baseline().result(unit.contract, unit.implementation, unit.case, unit.target)
+                send(result={"status": Status.SURVIVED})
+
+            fork = Fork(work)
+            found = fork.watch(self._allowed)
+            # what it raises is a mistake in the contract, which asking the original here will say
+            self.fits[unit.number] = found["status"] == Status.SURVIVED or bool(fork.failure)
+            if not self.fits[unit.number]:
+                self.red.append({"check": found["check"], "case": label(unit), "message": found["message"]})
+        return self.fits[unit.number]
 
     def _counts(self, unit: Any, check: str) -> bool:
         from harness.mutation.judge import place
@@ -200,11 +218,13 @@ class Worker:
         launches = self.launches if contracts and not wanted.device else {}
         digests = self.digests if (contracts or self.tool is not None) and wanted.device else {}
 
+        units = [unit for unit in self.units if self.fits.get(unit.number, True)]
+
         def work(send: Callable[..., None]) -> None:
             bench = Bench(
                 lane=self.lane,
                 pairs=self.pairs,
-                units=self.order.of(function, self.units, wanted.told, turns=wanted.orders),
+                units=self.order.of(function, units, wanted.told, turns=wanted.orders),
                 judging=self.judging,
                 trusted=self.trusted,
                 oracles=self.oracles,
@@ -218,7 +238,7 @@ class Worker:
             )
             send(result=judged(wanted, bench))
 
-        fork = _Fork(work)
+        fork = Fork(work)
         found = fork.watch(self._allowed)
         self.cpu += fork.cpu
         if wanted.device:
@@ -231,86 +251,6 @@ class Worker:
         if number is None:
             return COMPARE_SECONDS
         return max(self.silence, UNIT_FACTOR * self.seconds.get(number, 0.0))
-
-
-class _Fork:
-    """A child process that runs ``work(send)`` and nothing else."""
-
-    def __init__(self, work: Callable[[Callable[..., None]], None]) -> None:
-        self._pipe, writing = os.pipe()
-        self._pid = os.fork()
-        if self._pid == 0:
-            os.close(self._pipe)
-            _run(work, writing)
-        os.close(writing)
-        self._unit: int | None = None
-        self._result: dict[str, Any] | None = None
-        self._failure = ""
-        #: Number of a unit -> the kernels that it launched.
-        self.kernels: dict[int, list[str]] = {}
-        #: Seconds of processor time that it used, known after ``watch``.
-        self.cpu = 0.0
-
-    def watch(self, allowed: Callable[[int | None], float]) -> dict[str, Any]:
-        """Wait for the result; silence of more than ``allowed(unit)`` seconds is a hang.  The process is gone then."""
-        heard, most = time.monotonic(), _held(os.getpid()) + MEMORY
-        pending, fate = b"", (Status.CRASH, "")
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._pipe, selectors.EVENT_READ)
-            while True:
-                if selector.select(LOOK_SECONDS):
-                    heard = time.monotonic()
-                    if not (data := os.read(self._pipe, 2**20)):
-                        break
-                    *lines, pending = (pending + data).split(b"\n")
-                    for line in lines:
-                        self._hear(json.loads(line))
-                elif time.monotonic() - heard > allowed(self._unit):
-                    fate = Status.TIMEOUT, f"silent for {allowed(self._unit):.0f} s"
-                    break
-                elif _held(self._pid) > most:
-                    fate = Status.CRASH, f"held {MEMORY / 2**30:.0f} GiB more than the original"
-                    break
-        os.kill(self._pid, signal.SIGKILL)
-        _, ended, used = os.wait4(self._pid, 0)
-        self.cpu = used.ru_utime + used.ru_stime
-        os.close(self._pipe)
-        if self._result is not None:
-            return self._result
-        status, reason = fate
-        how = reason or self._failure or f"ended with status {os.waitstatus_to_exitcode(ended)}"
-        return {"status": status, "lane": LANES[0], "check": "process", "message": how, "unit": self._unit}
-
-    def _hear(self, message: dict[str, Any]) -> None:
-        if "unit" in message:
-            self._unit = message["unit"]
-        if "ran" in message:
-            self.kernels[message["ran"]] = message["kernels"]
-        self._result = message.get("result", self._result)
-        self._failure = message.get("failure", self._failure)
-
-
-def _run(work: Callable[[Callable[..., None]], None], pipe: int) -> NoReturn:
-    """Be the child: never return into the loop of the parent."""
-
-    def send(**message: Any) -> None:
-        os.write(pipe, json.dumps(message).encode() + b"\n")
-
-    try:
-        work(send)
-    except BaseException as error:
-        send(failure=f"{type(error).__name__}: {error}")
-    finally:
-        os._exit(0)
-
-
-def _held(pid: int) -> int:
-    """Bytes of memory that a process holds; 0 if it is gone."""
-    try:
-        with open(f"/proc/{pid}/statm") as statm:
-            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, IndexError):
-        return 0
 
 
 if __name__ == "__main__":

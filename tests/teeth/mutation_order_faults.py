@@ -200,4 +200,11 @@ FAULTS = (
         "all(place in results for results in found.values())",
         "judges_are_compared_on_what_counts_for_all",
     ),
+    EngineFault(
+        "the original is never asked whether its process ends",
+        "_worker.py",
+        "if status is not Status.KILLED and not self._comes_through(unit):",
+        "if self.fits.get(unit.number) is False:",
+        "a_process_that_the_original_ends_too_is_no_kill",
+    ),
 )

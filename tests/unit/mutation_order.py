@@ -1,10 +1,12 @@
 """What must hold of lanes, orders and workers of the mutation engine; see ``mutation_checks``, which these join."""
 
+import os
 from contextlib import contextmanager
 from types import SimpleNamespace
 
 from harness.contract import Interleavings
 from harness.lanes import VirtualLane
+from harness.outcome import CaseResult
 from tests.unit import test_interleavings
 from tests.unit.mutation_checks import CHECKS, check, result
 
@@ -127,3 +129,24 @@ def judges_are_compared_on_what_counts_for_all(api):
     assert lines == [
         ["kernel", "mutants", "contract", "fixed"], ["merge", "2", "100.0%", "50.0%"], ["all", "2", "100.0%", "50.0%"]
     ]  # fmt: skip
+
+
+@check
+def a_process_that_the_original_ends_too_is_no_kill(api):
+    unit = SimpleNamespace(
+        case=1, contract=None, implementation="merge-triton", name="Case()", target=None, number=0, deep=False
+    )
+
+    def judged(result):
+        worker = api.worker.Worker(
+            pairs=[], units=[unit], lane=None, deadline=9.0, silence=9.0, trusted=api.judge.Trusted(), oracles=None,
+            order=api.plan.Order(), baseline=lambda: SimpleNamespace(result=result),
+        )  # fmt: skip
+        told = iter([{"status": "CRASH", "check": "process", "unit": 0}, {"status": "SURVIVED"}])
+        worker._fork = lambda wanted, function: next(told)
+        worker.ask_original = lambda asked: None
+        mutant = {"key": "k", "module": "m", "function": "f", "device": True, "source": "", "modules": []}
+        return worker.judge(mutant)["status"], [one["message"] for one in worker.news()], worker.fits
+
+    assert judged(lambda *arguments: os._exit(3)) == ("SURVIVED", ["ended with status 3"], {0: False})
+    assert judged(lambda *arguments: CaseResult()) == ("CRASH", [], {0: True})
