@@ -18,7 +18,7 @@ from harness.device.targets import target_of
 from harness.discover import SetupError, load
 from harness.hardware import selection as hardware
 from harness.lanes import VirtualLane
-from harness.report import jsonl, junit, markdown, table
+from harness.report import jsonl, junit, markdown, places, table
 from harness.report.records import Record
 from harness.report.summary import Summary, Unit
 
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> in
     ]
     if options.cases is not None:
         jobs = spread.spread(jobs, options.cases, options.jobs)
-    out = None if options.out is None else _folder(options.out)
+    out = None if options.out is None else places.writable("--out", options.out)
     began = time.monotonic()
     with_progress = _Progress(sys.stderr, len(jobs))
     isolate.run(
@@ -117,16 +117,6 @@ def environment(seed: int) -> dict[str, str]:
             # the harness itself may run from a source tree; the others are imported by now
             found[distribution] = "not installed"
     return {**found, "platform": f"{platform.system()} {platform.machine()}", "seed": str(seed)}
-
-
-def _folder(out: Path) -> Path:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SetupError(f"--out {out}: {error.strerror}") from error
-    if not os.access(out, os.W_OK):
-        raise SetupError(f"--out {out}: not writable")
-    return out
 
 
 class _Progress:

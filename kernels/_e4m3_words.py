@@ -9,6 +9,7 @@ from typing import Any
 import triton
 import triton.language as tl
 
+from harness import Expected
 from kernels._fp4 import e8m0_to_bfloat16
 
 # $0..$3: the codes of the word $4 as float16
@@ -52,6 +53,17 @@ def converts_e4m3(_semantic: Any = None) -> tl.constexpr:
     """Whether the code is compiled for an NVIDIA target that converts E4M3; the virtual GPU takes portable forms."""
     options = _semantic.builder.options
     return tl.constexpr(options.backend_name == "cuda" and "fp8e4nv" in options.supported_fp8_dtypes)
+
+
+def refused_without_e4m3(kernel: str) -> Expected:
+    """Return the declaration that Triton refuses ``kernel``, which converts E4M3, on sm_80 and sm_86."""
+    return Expected(
+        verdict="REFUSED",
+        targets=("sm80", "sm86"),
+        says="fp8e4nv not supported",
+        because="conversions of E4M3 begin at sm_89",
+        kernel=kernel,
+    )
 
 
 @triton.jit

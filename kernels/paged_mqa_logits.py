@@ -8,9 +8,9 @@ import torch
 import triton
 import triton.language as tl
 
-from harness import Capturable, Compiles, Expected, implements
+from harness import Capturable, Compiles, implements
 from harness.launch.current import current_target
-from kernels._e4m3_words import converts_e4m3, float16_of
+from kernels._e4m3_words import converts_e4m3, float16_of, refused_without_e4m3
 from kernels._overlap import can_overlap, let_next_start, overlap_option, wait_for_previous
 from kernels._validate import require_dtype, require_rank, require_same_device, require_shape, require_stride
 
@@ -180,17 +180,7 @@ class _Arguments:
     seq_lens: torch.Tensor
 
 
-_KNOWN = Compiles(
-    expected=(
-        Expected(
-            verdict="REFUSED",
-            targets=("sm80", "sm86"),
-            says="fp8e4nv not supported",
-            because="conversions of E4M3 begin at sm_89",
-            kernel="_paged_mqa_logits_kernel",
-        ),
-    )
-)
+_KNOWN = Compiles(expected=(refused_without_e4m3("_paged_mqa_logits_kernel"),))
 
 
 @implements("paged_mqa_logits", name="triton", compiles=_KNOWN, capturable=_GRAPHS)

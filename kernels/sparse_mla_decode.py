@@ -12,6 +12,7 @@ from harness import Capturable, Compiles, Expected, implements
 from harness.device.capabilities import has_tensor_memory, has_wgmma
 from harness.device.targets import Target
 from harness.launch.current import current_target
+from kernels._e4m3_words import refused_without_e4m3
 from kernels._overlap import can_overlap, overlap_option
 from kernels._sparse_mla_arguments import (
     MAX_SPLITS,
@@ -86,13 +87,7 @@ _GRAPHS = Capturable(cases=(*_FORCED.cases, _SOME, *_FEWER_SPLITS))
 
 _KNOWN = Compiles(
     expected=(
-        Expected(
-            verdict="REFUSED",
-            targets=("sm80", "sm86"),
-            says="fp8e4nv not supported",
-            because="conversions of E4M3 begin at sm_89",
-            kernel="sparse_mla_decode_kernel",
-        ),
+        refused_without_e4m3("sparse_mla_decode_kernel"),
         Expected(
             verdict="SPILLS",
             targets=("gfx1100",),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -12,6 +11,7 @@ from pathlib import Path
 from harness.discover import SetupError
 from harness.mutation import argued, arguments, campaign, floors, parts, peers, results, styles, table
 from harness.mutation.results import Part, Result
+from harness.report import places
 
 #: Where survivors are argued about, below the folder of the pytest configuration.
 ARGUED = Path(arguments.ARGUED)
@@ -68,14 +68,8 @@ def _make_places(options: argparse.Namespace) -> None:
     Raises SetupError naming the option.
     """
     for option, folder in (("--out", options.out), ("--json", options.json and options.json.parent)):
-        if folder is None:
-            continue
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise SetupError(f"{option}: {folder}: {error.strerror}") from error
-        if not os.access(folder, os.W_OK):
-            raise SetupError(f"{option}: {folder}: nothing can be written there")
+        if folder is not None:
+            places.writable(option, folder)
     if options.json is not None and options.json.is_dir():
         raise SetupError(f"--json: {options.json} is a folder, wanted a file")
 

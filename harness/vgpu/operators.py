@@ -32,7 +32,7 @@ def _binary(name: str, plain: Plain, methods: Methods | None = None) -> Callable
             a: Value = left.handle
             b = self._beside(left, right, False, bitwise)
             if b is not None:
-                return self.like(left, Value(function(a.data, b.data), a.type, a.shape))
+                return self.make(Value(function(a.data, b.data), a.type, a.shape), left)
         if methods is not None:
             found = self.operands(left, right, bitwise=bitwise)
             if found is not None:
@@ -193,19 +193,9 @@ class Operators(Functions):
             return None
         return getattr(self.builder, name)  # type: ignore[no-any-return]
 
-    def make(self, value: Value, record: TypeRecord) -> Any:
-        """Return a tensor of the language."""
+    def make(self, value: Value, record: TypeRecord | Any) -> Any:
+        """Return a tensor of the language, of the type that ``record``, which may be another tensor, has."""
         return self.adapter.make(value, record)
-
-    def like(self, tensor: Any, value: Value) -> Any:
-        """Return a tensor of the language with the type of ``tensor``."""
-        made = self.tensor.__new__(self.tensor)
-        made.handle = value
-        made.type = tensor.type
-        made.dtype = tensor.dtype
-        made.shape = tensor.shape
-        made.numel = tensor.numel
-        return made
 
     # -- operators
 
@@ -266,7 +256,7 @@ class Operators(Functions):
                 return None
         moved = self.builder.create_addptr(base, step)
         if moved.shape == pointer.handle.shape:
-            return self.like(pointer, moved)
+            return self.make(moved, pointer)
         return self.make(moved, self.adapter.record(pointer.dtype, moved.shape))
 
     def static(self, plain: Plain, left: Any, right: Any) -> Any:

@@ -34,8 +34,8 @@ HELD = 2
 _TILE = tl.constexpr(32_768)
 
 
-@triton.jit(do_not_specialize=["launch", "max_polls"])
-def publish_kernel(x_ptr, passed_ptr, wrong_ptr, words_ptr, launch, max_polls, LANES: tl.constexpr):
+@triton.jit
+def publish(x_ptr, passed_ptr, wrong_ptr, words_ptr, launch, max_polls, LANES: tl.constexpr):
     """Store a row that no launch before stored, meet, read the next block's row and count what is wrong in it."""
     block, blocks = tl.program_id(0), tl.num_programs(0)
     lanes = tl.arange(0, LANES)
@@ -48,6 +48,12 @@ def publish_kernel(x_ptr, passed_ptr, wrong_ptr, words_ptr, launch, max_polls, L
         tl.atomic_add(wrong_ptr, wrong, mask=wrong > 0, sem="relaxed")
     tl.store(passed_ptr + block, passed.to(tl.int32))
     grid_leave(words_ptr)
+
+
+@triton.jit(do_not_specialize=["launch", "max_polls"])
+def publish_kernel(x_ptr, passed_ptr, wrong_ptr, words_ptr, launch, max_polls, LANES: tl.constexpr):
+    """``publish``."""
+    publish(x_ptr, passed_ptr, wrong_ptr, words_ptr, launch, max_polls, LANES)
 
 
 @triton.jit

@@ -8,29 +8,19 @@ import torch
 import triton
 import triton.language as tl
 
-from harness.launch.grid_barrier import MAX_POLLS, barrier_launch, grid_barrier, grid_leave
+from harness.launch.grid_barrier import MAX_POLLS, barrier_launch
 from harness.launch.sm_budget import available_sms, current_budget, sm_budget
-from tests.device.barrier_programs import DEVICE, FEW_POLLS, HELD, LANES, Publisher, held_sms
+from tests.device.barrier_programs import DEVICE, FEW_POLLS, HELD, LANES, Publisher, held_sms, publish
 
 
 @triton.jit(do_not_specialize=["launch", "late", "max_polls"])
 def late_kernel(x_ptr, passed_ptr, wrong_ptr, words_ptr, go_ptr, launch, late, max_polls, LANES: tl.constexpr):
-    """As ``publish_kernel``, but block ``late`` waits until the host has set ``go``, and stores its row after that."""
-    block, blocks = tl.program_id(0), tl.num_programs(0)
-    lanes = tl.arange(0, LANES)
-    if block == late:
+    """``publish``, but block ``late`` waits until the host has set ``go``, and stores its row after that."""
+    if tl.program_id(0) == late:
         polls = 0
         while (tl.atomic_add(go_ptr, 0, sem="acquire", scope="gpu") == 0) & (polls < 1 << 24):
             polls += 1
-    tl.store(x_ptr + block * LANES + lanes, lanes + block + launch)
-    passed = grid_barrier(words_ptr, 1, max_polls)
-    if passed:
-        ahead = (block + 1) % blocks
-        got = tl.load(x_ptr + ahead * LANES + lanes)
-        wrong = tl.sum((got != lanes + ahead + launch).to(tl.int32), 0)
-        tl.atomic_add(wrong_ptr, wrong, mask=wrong > 0, sem="relaxed")
-    tl.store(passed_ptr + block, passed.to(tl.int32))
-    grid_leave(words_ptr)
+    publish(x_ptr, passed_ptr, wrong_ptr, words_ptr, launch, max_polls, LANES)
 
 
 class Late(Publisher):
