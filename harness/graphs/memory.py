@@ -15,6 +15,9 @@ from harness.graphs.findings import Place, innermost
 CANARY = 0xA5
 #: Free memory beyond this is left alone.
 MOST_BYTES = 2**30
+#: The caching allocator's kSmallSize: a larger request is never served from a segment of small blocks, so a larger free
+#: block of one can be had in pieces alone.
+SMALL_BYTES = 2**20
 #: Allocations of one capture that are remembered.
 MOST_ENTRIES = 100_000
 _NO_POOL = (0, 0)
@@ -85,6 +88,21 @@ def tracing(device: torch.device) -> Iterator[Trace]:
                 trace.live.append((block["address"], block["requested_size"], pool))
 
 
+def _free(device: torch.device) -> Iterator[tuple[int, Any]]:
+    """Yield size in bytes and stream of every piece of free memory that one request can have."""
+    cuda: Any = torch.cuda
+    for segment in cuda.memory_snapshot():
+        if segment["device"] != _index(device) or tuple(segment["segment_pool_id"]) != _NO_POOL:
+            continue
+        number = segment["stream"]
+        stream = cuda.ExternalStream(number, device) if number else torch.cuda.default_stream(device)
+        most = SMALL_BYTES if segment["segment_type"] == "small" else segment["total_size"]
+        for block in segment["blocks"]:
+            if block["state"] == "inactive":
+                for start in range(0, block["size"], most):
+                    yield min(most, block["size"] - start), stream
+
+
 def _index(device: torch.device) -> int:
     return torch.cuda.current_device() if device.index is None else device.index
 
@@ -98,18 +116,14 @@ class Canaries:
     def __init__(self, device: torch.device) -> None:
         self._blocks: list[torch.Tensor] = []
         taken = 0
-        cuda: Any = torch.cuda
-        for segment in cuda.memory_snapshot():
-            if segment["device"] != _index(device) or tuple(segment["segment_pool_id"]) != _NO_POOL:
-                continue
-            number = segment["stream"]
-            stream = cuda.ExternalStream(number, device) if number else torch.cuda.default_stream(device)
-            for block in segment["blocks"]:
-                if block["state"] == "inactive" and taken + block["size"] <= MOST_BYTES:
+        # a request may be served from another block than the one that it was made for: until nothing is left
+        while pieces := [piece for piece in _free(device) if piece[0] <= MOST_BYTES - taken]:
+            for size, stream in pieces:
+                if size <= MOST_BYTES - taken:
                     with torch.cuda.stream(stream):
-                        filled = torch.full((block["size"],), CANARY, dtype=torch.uint8, device=device)
+                        filled = torch.full((size,), CANARY, dtype=torch.uint8, device=device)
                     self._blocks.append(filled)
-                    taken += block["size"]
+                    taken += size
         torch.cuda.synchronize(device)
 
     def changed(self) -> str | None:

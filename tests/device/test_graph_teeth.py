@@ -51,3 +51,20 @@ def test_what_is_replayed_reaches_the_message(gpu_target):
 
     messages = [violation.message for violation in checked(ignores_new_ids, contract)]
     assert any("a replay with the inputs of Case(ids=(2, 2, 2, 2), padded=1)" in message for message in messages)
+
+
+def test_all_free_memory_is_taken_for_canaries(gpu_target):
+    from harness.graphs.memory import Canaries
+
+    torch.cuda.empty_cache()
+    device = torch.device("cuda", torch.cuda.current_device())
+    held, gone = torch.zeros(1000, device=device), torch.zeros(1000, device=device)
+    where = gone.data_ptr()
+    # the last block of a segment of small ones: with what follows it, it is larger than any small request
+    del gone
+    canaries = Canaries(device)
+    segments = [s for s in torch.cuda.memory_snapshot() if tuple(s["segment_pool_id"]) == (0, 0)]
+    assert [b["size"] for s in segments for b in s["blocks"] if b["state"] == "inactive"] == []
+    assert any(b.data_ptr() <= where < b.data_ptr() + b.numel() for b in canaries._blocks)
+    assert canaries.changed() is None
+    assert held.sum() == 0

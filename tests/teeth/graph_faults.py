@@ -206,6 +206,18 @@ def length_remembered_by_the_host():
     return launch
 
 
+@fault("graph:inputs", "unread", "live.clone()")
+def plan_of_a_call_in_two_buffers_by_turns():
+    plans = []
+
+    def launch(x, ids, live):
+        if not torch.cuda.is_current_stream_capturing():
+            plans.append(live.clone() if len(plans) < 2 else plans.pop(0).copy_(live))
+        return gather(x, ids, plans[-1], empty_out(x, ids))
+
+    return launch
+
+
 @fault("graph:inputs", None)
 def padded_rows_read():
     def launch(x, ids, live):
