@@ -63,7 +63,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run GPU tests and those marked isolated in worker processes (default: %(default)s)",
     )
     group.addoption(
-        "--gpu-workers", metavar="N", type=_workers, default=1, help="worker processes at a time (default: %(default)s)"
+        "--gpu-workers",
+        metavar="N",
+        type=_workers,
+        default="auto",
+        help="worker processes at a time; auto: as many as cores, the host's memory and the GPU's have room for, 1 "
+        "without a GPU (default: %(default)s)",
     )
     group.addoption(
         "--gpu-deadline",
@@ -75,9 +80,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("conformance_modules", "modules that register contracts and implementations", "args", default=[])
 
 
-def _workers(text: str) -> int:
+def _workers(text: str) -> int | str:
+    if text == "auto":
+        return text
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"wanted a number of processes, at least 1, got {text!r}")
+        raise argparse.ArgumentTypeError(f"wanted auto or a number of processes, at least 1, got {text!r}")
     return int(text)
 
 

@@ -60,6 +60,9 @@ def ask(library: str) -> list[dict[str, Any]]:
         facts: dict[str, Any] = dict(_attributes(driver, device))
         name, uuid = ctypes.create_string_buffer(256), (ctypes.c_ubyte * 16)()
         driver.cuDeviceGetName(name, len(name), device)
+        total = ctypes.c_size_t()
+        status = driver.cuDeviceTotalMem_v2(ctypes.byref(total), device)
+        facts["memory"] = total.value if status == _SUCCESS else None
         get_uuid = getattr(driver, "cuDeviceGetUuid_v2", None) or driver.cuDeviceGetUuid
         facts["uuid"] = bytes(uuid).hex() if get_uuid(ctypes.byref(uuid), device) == _SUCCESS else ""
         facts["name"] = name.value.decode(errors="replace")

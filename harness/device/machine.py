@@ -22,6 +22,7 @@ class DriverFacts:
     shared_reserved: int | None = None
     cooperative_launch: int | None = None
     cluster_launch: int | None = None
+    memory: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import pytest
 
-from harness.device import MARKERS
-from harness.hardware import selection
+from harness.device import MARKERS, detect
+from harness.hardware import crew, selection
 from harness.hardware._worker import PLUGIN
 from harness.hardware.pool import Pool, Test
 from harness.hardware.worker import Outcome, Start
@@ -80,11 +80,16 @@ def _pool(item: pytest.Item) -> Pool:
         _make_basetemp(config)
         config.stash[_PLANNED] = frozenset(test.nodeid for test in tests)
         config.stash[_POOL] = Pool(
-            _start(config, tests, 1 if alone else config.getoption("gpu_workers")),
+            _start(config, tests, 1 if alone else _workers(config)),
             tests,
             lambda nodeid, outcome: _log(by_id[nodeid], outcome),
         )
     return config.stash[_POOL]
+
+
+def _workers(config: pytest.Config) -> int:
+    wanted = config.getoption("gpu_workers")
+    return crew.size(detect()) if wanted == "auto" else int(wanted)
 
 
 def _make_basetemp(config: pytest.Config) -> None:

@@ -9,6 +9,20 @@ def fault(name, file, old, new, check):
 
 FAULTS = (
     fault(
+        "workers for every core whatever memory there is",
+        "crew",
+        "min(cores - 1, host_bytes // HOST_BYTES, on_device, MOST)",
+        "min(cores - 1, MOST)",
+        "there_are_as_many_workers_as_there_is_room_for",
+    ),
+    fault(
+        "workers for the largest GPU",
+        "crew",
+        "* min(stated) /",
+        "* max(stated) /",
+        "there_are_as_many_workers_as_there_is_room_for",
+    ),
+    fault(
         "targets here give way to those named",
         "selection",
         "wanted |= set(named(expression))",

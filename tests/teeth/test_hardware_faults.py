@@ -9,8 +9,8 @@ from tests.teeth.rooms import api_with
 from tests.unit import device_lane_checks, device_suite_checks, hardware_checks, placing_checks, worker_checks
 
 MODULES = (
-    "_worker", "emulation", "isolation", "lane", "launches", "marks", "memory", "placing", "pool", "probe", "room",
-    "selection", "sizes", "suite", "worker", "workloads",
+    "_worker", "crew", "emulation", "isolation", "lane", "launches", "marks", "memory", "placing", "pool", "probe",
+    "room", "selection", "sizes", "suite", "worker", "workloads",
 )  # fmt: skip
 FAULTS = worker_faults.FAULTS + hardware_faults.FAULTS + placing_faults.FAULTS + suite_faults.FAULTS
 CHECKS = (

@@ -21,6 +21,7 @@ def every_device_is_asked_for_itself(api, folder):
     assert [(device.arch, device.units) for device in found] == [("sm_90", 132), ("sm_120", 188), ("sm_90", 16)]
     assert [device.uuid for device in found] == [uuid_of(0), uuid_of(1), uuid_of(2)]
     assert [device.limits.shared_per_block for device in found] == [232_448, 101_376, 232_448]
+    assert [device.driver.memory for device in found] == [150_754_820_096, 102_641_958_912, 150_754_820_096]
 
 
 def nvml_is_joined_by_uuid(api, folder):

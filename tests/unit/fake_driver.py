@@ -11,10 +11,11 @@ H200 = {
     "major": 9, "minor": 0, "units": 132, "threads_per_unit": 2048, "blocks_per_unit": 32, "registers_per_unit": 65536,
     "registers_per_block": 65536, "threads_per_block": 1024, "shared_per_unit": 233_472, "shared_per_block": 232_448,
     "shared_reserved": 1024, "cooperative_launch": 1, "cluster_launch": 1,
+    "memory": 150_754_820_096,
 }  # fmt: skip
 RTX_PRO_6000 = H200 | {
     "major": 12, "units": 188, "threads_per_unit": 1536, "blocks_per_unit": 24, "shared_per_unit": 102_400,
-    "shared_per_block": 101_376,
+    "shared_per_block": 101_376, "memory": 102_641_958_912,
 }  # fmt: skip
 #: A MIG instance, whose SM count is its own.
 MIG = H200 | {"units": 16}
@@ -47,6 +48,10 @@ int cuDeviceGetCount(int *n) { *n = count; return 0; }
 int cuDeviceGet(int *device, int index) { *device = visible[index]; return index < count ? 0 : 101; }
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
     switch (device * 1000 + attribute) { @ATTRIBUTES@ }
+    return 1;
+}
+int cuDeviceTotalMem_v2(size_t *bytes, int device) {
+    switch (device) { @MEMORY@ }
     return 1;
 }
 int cuDeviceGetName(char *name, int size, int device) { strncpy(name, "fake", size); return 0; }
@@ -94,12 +99,19 @@ def build(
         f"case {index * 1000 + _NUMBERS[name]}: *value = {value}; return 0;"
         for index, facts in enumerate(devices)
         for name, value in facts.items()
+        if name != "memory"
+    )
+    memory = "".join(
+        f"case {index}: *bytes = {facts['memory']}; return 0;"
+        for index, facts in enumerate(devices)
+        if "memory" in facts
     )
     source = _SOURCE
     for key, value in {
         "INIT": init,
         "COUNT": len(devices),
         "ATTRIBUTES": attributes,
+        "MEMORY": memory,
         "CONTEXT": int(context_units is not None),
         "INITIALISED": 0 if initialised else 3,
         "CONTEXT_UNITS": context_units or 0,

@@ -7,6 +7,7 @@ import pytest
 from harness import registry
 from harness.hardware import (
     _worker,
+    crew,
     emulation,
     isolation,
     lane,
@@ -32,7 +33,7 @@ def api(monkeypatch):
     # a check puts its own worker there
     monkeypatch.setattr(pool, "Worker", worker.Worker)
     return SimpleNamespace(
-        _worker=_worker, emulation=emulation, isolation=isolation, lane=lane, launches=launches, marks=marks,
+        _worker=_worker, crew=crew, emulation=emulation, isolation=isolation, lane=lane, launches=launches, marks=marks,
         memory=memory, placing=placing, pool=pool, probe=probe, room=room, selection=selection, sizes=sizes,
         suite=suite, worker=worker, workloads=workloads,
     )  # fmt: skip
