@@ -212,7 +212,9 @@ def plan_of_a_call_in_two_buffers_by_turns():
 
     def launch(x, ids, live):
         if not torch.cuda.is_current_stream_capturing():
-            plans.append(live.clone() if len(plans) < 2 else plans.pop(0).copy_(live))
+            # a first call in inference mode would leave buffers that none outside of it may write
+            with torch.inference_mode(False):
+                plans.append(live.clone() if len(plans) < 2 else plans.pop(0).copy_(live))
         return gather(x, ids, plans[-1], empty_out(x, ids))
 
     return launch
