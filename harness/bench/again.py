@@ -27,14 +27,28 @@ def names(rows: Collection[Row]) -> tuple[list[str], list[str]]:
 
 
 def settled(first: Comparison, second: Comparison) -> Comparison:
-    """Return ``first`` with the rows that ``second``, by turns, judged again; as it was where that was refused."""
+    """Return ``first`` with the rows that ``second``, by turns, judged again; as it was where that was refused.
+
+    What was slower stays so where turns alone cannot tell, but leave no room for anything else.
+    """
     if second.refused:
         return replace(first, notes=(*first.notes, f"timing again in turns was refused: {second.refused[0]}"))
     wanted = {row.name for row in doubted(first)}
     again = {row.name: row for row in second.rows if row.name in wanted}
     return replace(
         first,
-        rows=tuple(again.get(row.name, row) for row in first.rows),
+        rows=tuple(_settled(row, again.get(row.name, row), first.rules.margin) for row in first.rows),
         how=f"{first.how}; {counted(len(again), 'workload')} again, {second.how}",
         notes=(*first.notes, *second.notes),
     )
+
+
+def _settled(before: Row, after: Row, margin: float) -> Row:
+    """Return ``after``, slower as ``before`` where too few turns do not show by themselves what all of them say.
+
+    A false alarm of stored runs does not pass: turns would have to be off the same way.  One quad says nothing, and its
+    interval is unknown.
+    """
+    unclear = after.verdict is Verdict.CANNOT_TELL and not after.low <= margin
+    agreed = unclear and before.verdict is Verdict.SLOWER
+    return replace(after, verdict=before.verdict) if agreed else after

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 
 from harness.bench.defaults import ALPHA, BASELINES, BLOCK_SECONDS, DRIFT, MARGIN, QUADS, TIMINGS
@@ -30,6 +31,7 @@ def declare(parser: argparse.ArgumentParser, registering: argparse.ArgumentParse
     run.add_argument("--commit", metavar="ID", help="what the tree was made from, where it is no repository")
     run.add_argument("--unchecked", action="store_true", help=argparse.SUPPRESS)
     run.add_argument("--name", action="append", default=[], help=argparse.SUPPRESS)
+    run.add_argument("--without", action="append", default=[], help=argparse.SUPPRESS)
     run.add_argument("--share", type=_share, help=argparse.SUPPRESS)
 
     diff = actions.add_parser(
@@ -63,6 +65,9 @@ def declare(parser: argparse.ArgumentParser, registering: argparse.ArgumentParse
 
     show = actions.add_parser("show", help="a stored run as 'run' prints it: times, floors, how long peers take")
     show.add_argument("file", type=Path, metavar="FILE")
+    show.add_argument(
+        "--peers", action="store_true", help="as a Markdown table: ours, each peer, how many times as long, the floor"
+    )
 
     history = actions.add_parser("history", help="medians of stored runs over time")
     history.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="stored runs: files or folders")
@@ -101,11 +106,11 @@ def _timing(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timing", action="append", choices=TIMINGS, default=[], help="only this way of timing (default: all)"
     )
-    parser.add_argument("--seconds", type=float, metavar="S", help="at most so long for one benchmark")
-    parser.add_argument("--width", type=float, metavar="X", help="stop at a median known to this share")
+    parser.add_argument("--seconds", type=_amount, metavar="S", help="at most so long for one benchmark")
+    parser.add_argument("--width", type=_amount, metavar="X", help="stop at a median known to this share")
     parser.add_argument(
         "--deadline",
-        type=float,
+        type=_amount,
         metavar="S",
         help=f"for one process, where there are several (default: {BLOCK_SECONDS:g})",
     )
@@ -114,6 +119,13 @@ def _timing(parser: argparse.ArgumentParser) -> None:
 def _share(text: str) -> tuple[int, int]:
     number, _, count = text.partition("/")
     return int(number), int(count)
+
+
+def _amount(text: str) -> float:
+    number = float(text)
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"wanted more than 0, got {text}")
+    return number
 
 
 def _positive(text: str) -> int:

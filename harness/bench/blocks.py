@@ -19,6 +19,8 @@ from harness.discover import SetupError
 
 #: The harness that times: the one that runs, for every build, so that only kernels differ.
 RUNNER = Path(harness.__file__).parents[1]
+#: Exit statuses of a block that says last why it failed: of the command line, and of Python.
+_SAID = (1, 2)
 
 
 class BlockFailed(Exception):
@@ -71,8 +73,10 @@ def one_block(build: Build, options: Sequence[str], *, deadline: float) -> store
         except subprocess.TimeoutExpired:
             raise BlockFailed(f"a block of {build.name} took longer than {deadline:g} s") from None
         if not out.is_file():
-            lines = said.strip().splitlines() or [f"exit status {status}"]
-            raise BlockFailed(f"a block of {build.name} failed: {lines[-1]}")
+            last = next(reversed(said.strip().splitlines()), "nothing")
+            # what ends a process without a word leaves the line of the benchmark before
+            how = "failed" if status in _SAID else f"ended with exit status {status} and said last"
+            raise BlockFailed(f"a block of {build.name} {how}: {last}")
         content: store.Document = json.loads(out.read_text())
         return {**content, "commit_info": machine.commit_info(build.tree, content["commit_info"]["id"])}
 
@@ -97,13 +101,24 @@ def interleaved(
 ) -> list[tuple[int, store.Document]]:
     """Return (0 for base or 1 for head, document) of ``4 * quads`` blocks in ``series.orders``.
 
-    Results are checked in each build's first block; what is refused there is what is missing.
+    Results are checked in each build's first block; what is refused there is what is missing, and later ones leave it
+    out.
     """
     sequence = [which for order in orders(quads) for which in order]
     found: list[tuple[int, store.Document]] = []
     for number, which in enumerate(sequence):
         build = (base, head)[which]
         on_block(number, len(sequence), build)
-        first = which not in [earlier for earlier, _ in found]
-        found.append((which, one_block(build, [*options, *([] if first else ["--unchecked"])], deadline=deadline)))
+        earlier = next((document for build_before, document in found if build_before == which), None)
+        more = [] if earlier is None else later(earlier)
+        found.append((which, one_block(build, [*options, *more], deadline=deadline)))
     return found
+
+
+def later(first: store.Document) -> list[str]:
+    """Return the options of the blocks after ``first``, which checked the results.
+
+    They leave out what it refused: a kernel that hangs or ends its process in a check does so when it is timed.
+    """
+    refused = [item["name"] for item in first.get("harness", {}).get("refused", ())]
+    return ["--unchecked", *(word for name in refused for word in ("--without", name))]

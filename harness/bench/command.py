@@ -36,14 +36,7 @@ def _run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> i
     if options.share is not None:
         return _check(options)
     if options.blocks > 1:
-        build = blocks.Build(name=str(folder), tree=folder)
-        made = []
-        for number in range(options.blocks):
-            _say(f"block {number + 1} of {options.blocks}")
-            first = ["--jobs", str(options.jobs)]
-            flags = [*passed_on(options), *(["--unchecked"] if number else first)]
-            made.append(_block(build, flags, _deadline(options)))
-        document = store.merged(made, data=options.save_data)
+        document = _blocks(options, folder)
     else:
         pairs = selection.pairs(options.contract, options.impl)
         wanted = wanted_of(options)
@@ -52,6 +45,9 @@ def _run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> i
             found = gates.shared(passed_on(options), folder, jobs=options.jobs, deadline=_deadline(options))
             wanted = replace(wanted, gates=found)
         document = run(pairs, wanted, tree=folder, commit=options.commit, data=options.save_data, on_done=_report)
+    if not (document["benchmarks"] or document["harness"]["refused"] or options.unchecked):
+        why = f"of those chosen none has {options.match!r} in its name" if options.match else "none was chosen"
+        raise SetupError(f"nothing to time: wanted workloads for this lane, {why}")
     if options.out is not None:
         store.write(options.out, document)
     sys.stdout.write(summary(document))
@@ -71,11 +67,25 @@ def _deadline(options: argparse.Namespace) -> float:
     return BLOCK_SECONDS if options.deadline is None else float(options.deadline)
 
 
-def _block(build: blocks.Build, flags: Sequence[str], deadline: float) -> store.Document:
-    try:
-        return blocks.one_block(build, flags, deadline=deadline)
-    except blocks.BlockFailed as error:
-        raise SetupError(str(error)) from error
+def _blocks(options: argparse.Namespace, folder: Path) -> store.Document:
+    """Return the run of ``--blocks`` processes; one that fails ends it, and is among what was refused."""
+    build = blocks.Build(name=str(folder), tree=folder)
+    made: list[store.Document] = []
+    failed: list[dict[str, str]] = []
+    for number in range(options.blocks):
+        name = f"block {number + 1} of {options.blocks}"
+        _say(name)
+        more = blocks.later(made[0]) if made else ["--jobs", str(options.jobs)]
+        try:
+            made.append(blocks.one_block(build, [*passed_on(options), *more], deadline=_deadline(options)))
+        except blocks.BlockFailed as error:
+            if not made:
+                raise SetupError(str(error)) from error
+            failed.append({"name": name, "reason": str(error)})
+            break
+    document = store.merged(made, data=options.save_data)
+    document["harness"]["refused"] += failed
+    return document
 
 
 def wanted_of(options: argparse.Namespace) -> Wanted:
@@ -86,6 +96,7 @@ def wanted_of(options: argparse.Namespace) -> Wanted:
         match=options.match,
         checked=not options.unchecked,
         names=frozenset(options.name),
+        without=frozenset(options.without),
     )
     if options.seconds is None and options.width is None:
         return wanted
@@ -219,7 +230,8 @@ def _history(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    sys.stdout.write(summary(store.read(options.file).document))
+    found = store.read(options.file)
+    sys.stdout.write(markdown.peers_table(found) if options.peers else summary(found.document))
     return comparison.FINE
 
 

@@ -86,6 +86,7 @@ def of_files(
     evidence = None if refused else [_of_files(base, head, earlier, keys, rules, logs) for logs in (_logs, _mean_logs)]
     said = [
         *notes.changed_versions(base, head),
+        *notes.another_of_the_model(base, head, rules),
         *notes.slowed(base, head),
         *notes.unbounded(earlier, rules),
         *notes.alone(base, head, keys),
@@ -155,9 +156,11 @@ def _of_files(
         history = np.array([logs(run.entries[key]).mean() for run in past]).reshape(-1, 1)
         since = sum(run.when > base.when for run in past)
         found = series.stored(logs(old), logs(new), history, rules, since=since)
+        # devices of a model differ as much as their runs may; a build's share of it no stored run shows
+        elsewhere = math.log1p(rules.drift) if notes.elsewhere(base, head) else 0.0
         # one process may be as far off as any was seen to be
         spread = [series.strayed(logs(one)) for one in (old, new, *(run.entries[key] for run in past)) if not one.alone]
-        doubt = found.doubt + (old.alone + new.alone) * np.max(spread, axis=0, initial=0.0)
+        doubt = np.maximum(found.doubt, elsewhere) + (old.alone + new.alone) * np.max(spread, axis=0, initial=0.0)
         parts.append(replace(found, doubt=doubt))
     return _joined(parts)
 

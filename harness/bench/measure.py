@@ -22,7 +22,7 @@ from harness.bench.sampling import Effort, Sampled, sample
 from harness.bench.timings import NAMES, VIRTUAL, DeviceTimings, Timing, virtual
 from harness.contract import Contract, Implementation, Inputs, Work
 from harness.copies import storage_bytes
-from harness.lanes import Lane, VirtualLane
+from harness.lanes import ContextLost, Lane, VirtualLane
 from harness.outcome import described
 
 
@@ -82,6 +82,11 @@ class Bench:
     checked: bool = True
     gates: Checked | None = None
 
+    @property
+    def timings(self) -> Sequence[str]:
+        """The ways of timing that each implementation gets here."""
+        return (VIRTUAL,) if self.device is None else self.names
+
     def measure(
         self, contract: Contract[Any], implementations: Sequence[Implementation], case: Any, label: str
     ) -> Iterator[Measured | Refused]:
@@ -93,7 +98,10 @@ class Bench:
         try:
             inputs, drawn_by = drawn(contract, case, self.lane.device)
             work = None if contract.work is None else contract.work(case, inputs)
-        except (MemoryError, RuntimeError) as error:
+        except ContextLost:
+            raise
+        except Exception as error:
+            # whatever a contract's own code raises: other benchmarks are not lost by it
             for implementation in implementations:
                 yield refusal(implementation, title(implementation), f"no inputs: {_first(error)}")
             return
@@ -116,7 +124,10 @@ class Bench:
             try:
                 for timing in self._timings(implementation, inputs, work):
                     yield self._measured(title(implementation, timing.name), timing, fixed)
-            except (MemoryError, RuntimeError) as error:
+            except ContextLost:
+                raise
+            except Exception as error:
+                # on the virtual GPU it is what the launch raised
                 yield refusal(implementation, title(implementation), f"timing it failed: {_first(error)}")
             self._release()
 

@@ -37,10 +37,19 @@ def changed_versions(base: Run, head: Run) -> list[str]:
     """Return what else changed between two runs."""
     facts = [{"driver": run.device.get("driver"), **run.device.get("versions", {})} for run in (base, head)]
     names = [name for name in facts[1] if facts[0].get(name) != facts[1][name]]
-    notes = [f"{name} {facts[0].get(name)} -> {facts[1][name]}" for name in names]
-    if base.device.get("uuid") != head.device.get("uuid"):
-        notes.append("another device of the same model")
-    return notes
+    return [f"{name} {facts[0].get(name)} -> {facts[1][name]}" for name in names]
+
+
+def elsewhere(base: Run, head: Run) -> bool:
+    """Whether two runs are known to be of two devices, or of one that is known and another one."""
+    return base.device.get("uuid") != head.device.get("uuid")
+
+
+def another_of_the_model(base: Run, head: Run, rules: Rules) -> list[str]:
+    """Say that times were taken on two devices, which differ though their name is the same."""
+    if not elsewhere(base, head):
+        return []
+    return [f"another device of the same model, which may differ from it: {rules.drift:.0%} is allowed for"]
 
 
 def slowed(base: Run, head: Run) -> list[str]:

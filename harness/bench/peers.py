@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from harness.bench.store import Entry, Key
 from harness.contract import Implementation
@@ -22,21 +22,33 @@ def ratios(entries: Mapping[Key, Entry]) -> dict[str, str]:
 
     A benchmark that has no peer beside it is left out.
     """
-    found = {}
+    return {
+        entry.name: ", ".join(f"{times(other.median / entry.median)} x {other.key[1]}" for other in others)
+        for entry, others in beside(entries)
+        if others
+    }
+
+
+def beside(entries: Mapping[Key, Entry]) -> Iterator[tuple[Entry, list[Entry]]]:
+    """Yield every benchmark of ours, and peers' of the same case and timing."""
     for key, entry in entries.items():
-        contract, name, case, timing = key
-        if entry.peer or name == _TORCH:
+        contract, _, case, timing = key
+        if _beaten(entry):
             continue
-        others = [
-            other
-            for other in entries.values()
-            if (other.key[0], other.key[2], other.key[3]) == (contract, case, timing)
-            and (other.peer or other.key[1] == _TORCH)
-        ]
-        if others:
-            found[entry.name] = ", ".join(f"{_times(other.median / entry.median)} x {other.key[1]}" for other in others)
-    return found
+        yield (
+            entry,
+            [
+                other
+                for other in entries.values()
+                if (other.key[0], other.key[2], other.key[3]) == (contract, case, timing) and _beaten(other)
+            ],
+        )
 
 
-def _times(ratio: float) -> str:
+def _beaten(entry: Entry) -> bool:
+    return entry.peer or entry.key[1] == _TORCH
+
+
+def times(ratio: float) -> str:
+    """Return how many times as long something takes, with two digits below ten."""
     return f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.1f}" if ratio >= 1 else f"{ratio:.2f}"

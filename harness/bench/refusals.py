@@ -58,17 +58,14 @@ def missing(base: Run, head: Run) -> list[str]:
     gone = [entry.name for key, entry in base.entries.items() if key not in head.entries and not entry.peer]
     if not gone:
         return []
-    reasons: Mapping[str, str] = {
-        item["name"]: item["reason"] for item in head.document.get("harness", {}).get("refused", ())
-    }
+    reasons: Mapping[str, str] = {item["name"]: item["reason"] for item in head.refused}
     said = [next((f"{name} ({why})" for known, why in reasons.items() if _covers(known, name)), name) for name in gone]
     return [f"{len(gone)} workloads of the base are missing: {_listed(said)}"]
 
 
 def unsteady(run: Run) -> list[str]:
     """A workload that only some blocks could time is not the same in all of them."""
-    refused = run.document.get("harness", {}).get("refused", ())
-    gone = [f"{item['name']} ({item['reason']})" for item in refused if item["reason"].startswith(MISSING)]
+    gone = [f"{item['name']} ({item['reason']})" for item in run.refused if item["reason"].startswith(MISSING)]
     return [f"{run.path} is not the same in all blocks: {_listed(gone)}"] if gone else []
 
 

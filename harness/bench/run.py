@@ -30,8 +30,8 @@ VIRTUAL_EFFORT = Effort(width=0.03, seconds=0.5, least=6, most=40)
 class Wanted:
     """What to time: ``lane``, ``timings``, benchmarks whose name contains ``match``; ``checked``: results first.
 
-    Names are ``contract[implementation-label]``; where there are ``names``, only those.  ``gates``: what was found when
-    other processes checked them.
+    Names are ``contract[implementation-label]``; where there are ``names``, only those, and none of ``without``.
+    ``gates``: what was found when other processes checked them.
     """
 
     lane: LaneName = "auto"
@@ -41,10 +41,11 @@ class Wanted:
     checked: bool = True
     gates: gates.Checked | None = None
     names: frozenset[str] = frozenset()
+    without: frozenset[str] = frozenset()
 
     def chooses(self, name: str) -> bool:
         """Whether the benchmarks called ``name`` are wanted."""
-        return self.match in name and (not self.names or name in self.names)
+        return self.match in name and (not self.names or name in self.names) and name not in self.without
 
 
 EVERYTHING = Wanted()
@@ -141,23 +142,28 @@ def run(
     data: bool = False,
     on_done: Callable[[Measured | Refused], None] = lambda done: None,
 ) -> store.Document:
-    """Time everything and return the document, with the samples themselves if ``data``."""
+    """Time everything and return the document, with the samples themselves if ``data``.
+
+    What an interrupt, or a loss of the device, leaves is returned too; what comes after it is among the refused.
+    """
     bench = bench_of(wanted)
     rows: list[dict[str, Any]] = []
     refused: list[dict[str, Any]] = []
     for contract, implementations, case, label in workloads(pairs, wanted, on_device=bench.device is not None):
         try:
             for done in bench.measure(contract, implementations, case, label):
-                on_done(done)
                 if isinstance(done, Refused):
                     refused.append(done.row())
                 else:
                     rows.append(done.row(data=data))
-        except ContextLost as error:
-            reason = f"{error}; nothing was timed after it"
-            refused += [
-                refusal(one, store.title(contract.name, one.name, label), reason).row() for one in implementations
-            ]
+                on_done(done)
+        except (ContextLost, KeyboardInterrupt) as error:
+            reason = f"{str(error) or 'interrupted'}; nothing was timed after it"
+            timed = {row["name"] for row in rows}
+            for one in implementations:
+                names = {store.title(contract.name, one.name, label, timing) for timing in bench.timings}
+                if not names <= timed:
+                    refused.append(refusal(one, store.title(contract.name, one.name, label), reason).row())
             break
     return document(bench, rows, refused, tree=tree, commit=commit)
 

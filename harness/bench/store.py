@@ -80,6 +80,12 @@ class Run:
         return found
 
     @property
+    def refused(self) -> Sequence[Mapping[str, Any]]:
+        """What was not timed: ``name`` and ``reason`` of each, and ``peer`` where it is an adapter's."""
+        found: Sequence[Mapping[str, Any]] = self.document.get("harness", {}).get("refused", ())
+        return found
+
+    @property
     def when(self) -> str:
         """The time of the run, which sorts."""
         return str(self.document["datetime"])

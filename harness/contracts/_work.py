@@ -33,11 +33,14 @@ def mxfp4_moe(case: Any, inputs: Inputs) -> Work:
     """Two products a valid slot; each routed expert's weights and scales once, hidden states in and out."""
     weights = [inputs[name] for name in ("w13_packed", "w13_scale", "w2_packed", "w2_scale")]
     experts = weights[0].shape[0]
+    # without experts none is routed to
     slots, routed = _routed(inputs["topk_ids"], experts)
     hidden = nbytes(inputs["hidden_states"])
     return Work(
         flops=slots * 6 * case.hidden_size * case.intermediate_size,
-        bytes=routed * nbytes(*weights) // experts + 2 * hidden + nbytes(inputs["topk_ids"], inputs["topk_weights"]),
+        bytes=routed * nbytes(*weights) // max(1, experts)
+        + 2 * hidden
+        + nbytes(inputs["topk_ids"], inputs["topk_weights"]),
     )
 
 
@@ -47,7 +50,7 @@ def moe_scatter(case: Any, inputs: Inputs) -> Work:
     slots, routed = _routed(ids, w.shape[0])
     return Work(
         flops=slots * 2 * case.hidden_size * case.output_size,
-        bytes=routed * nbytes(w, inputs["w_scale"]) // w.shape[0]
+        bytes=routed * nbytes(w, inputs["w_scale"]) // max(1, w.shape[0])
         + nbytes(inputs["hidden_states"], ids)
         + ids.numel() * case.output_size * inputs["hidden_states"].element_size(),
     )

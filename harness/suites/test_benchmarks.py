@@ -39,7 +39,7 @@ class Benched:
     """Times all of an implementation's timings of a case at once, when the first of them is asked for."""
 
     bench: Bench
-    refused: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, Refused] = field(default_factory=dict)
     found: dict[tuple[str, str, str], dict[str, Measured | Refused]] = field(default_factory=dict)
 
     def of(self, workload: Workload) -> Measured | Refused:
@@ -50,13 +50,12 @@ class Benched:
             self.found[key] = {one.extra["timing"] if isinstance(one, Measured) else "": one for one in done}
         found = self.found[key].get(workload.timing) or self.found[key][""]
         if isinstance(found, Refused):
-            self.refused[found.name] = found.reason
+            self.refused[found.name] = found
         return found
 
     def ours(self) -> dict[str, Any]:
         """Return what a stored run holds beside its benchmarks."""
-        refused = [{"name": name, "reason": reason} for name, reason in self.refused.items()]
-        return run.ours(self.bench, refused)
+        return run.ours(self.bench, [one.row() for one in self.refused.values()])
 
 
 class _Clock:

@@ -13,8 +13,9 @@ from _pytest.config import parse_warning_filter
 from _pytest.mark.expression import Expression
 
 from harness.bench import store
+from harness.bench.measure import Refused
 from harness.suites import conftest
-from harness.suites.test_benchmarks import Workload
+from harness.suites.test_benchmarks import Benched, Workload
 
 SUITES = Path(__file__).parents[2] / "harness" / "suites"
 SUITE = "harness.suites.test_benchmarks"
@@ -86,6 +87,18 @@ def test_benchmarks_are_named_in_what_minus_k_takes():
     assert str(Workload(*case)) == "c-triton-num_parts:2+empty:4096-rot"
     chosen = Expression.compile("num_parts:2+empty:4096-rot and not dob")
     assert chosen.evaluate(lambda word, **_: word in str(Workload(*case)))
+
+
+def test_a_wrong_peer_is_stored_as_no_fault_of_ours():
+    gone = [Refused(name=f"c[{name}-x]", reason="oracle:out", peer=name != "ours") for name in ("ours", "sglang-slot")]
+    effort = SimpleNamespace(width=0.1, seconds=1.0, most=9)
+    bench = SimpleNamespace(rates=None, effort=effort, measure=lambda contract, chosen, case, label: [gone.pop()])
+    benched = Benched(bench)
+    for name in ("sglang-slot", "ours"):
+        found = benched.of(Workload(SimpleNamespace(name="c"), SimpleNamespace(name=name), None, "x", "rot"))
+        assert isinstance(found, Refused)
+    assert [item["name"] for item in store.wrong({"harness": benched.ours()})] == ["c[ours-x]"]
+    assert len(benched.ours()["refused"]) == 2
 
 
 def config_of(*, words="", args=("harness/suites",), only=False, plugin=True):

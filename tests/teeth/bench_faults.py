@@ -162,6 +162,34 @@ MEASURING = (
         "what_an_adapter_brings_is_a_peer",
     ),
     BenchFault(
+        "the virtual GPU's first call is timed",
+        "timings",
+        "    take(1)\n",
+        "",
+        "the_first_call_of_a_process_is_not_timed",
+    ),
+    BenchFault(
+        "an interrupt takes everything along",
+        "run",
+        "except (ContextLost, KeyboardInterrupt) as error:",
+        "except ContextLost as error:",
+        "what_was_timed_before_an_interrupt_is_kept",
+    ),
+    BenchFault(
+        "what a contract raises ends the run",
+        "measure",
+        "        except Exception as error:\n            # whatever",
+        "        except (MemoryError, RuntimeError) as error:\n            # whatever",
+        "what_a_contract_or_a_launch_raises_costs_no_other_benchmark",
+    ),
+    BenchFault(
+        "what a launch raises ends the run",
+        "measure",
+        "            except Exception as error:\n                # on the",
+        "            except (MemoryError, RuntimeError) as error:\n                # on the",
+        "what_a_contract_or_a_launch_raises_costs_no_other_benchmark",
+    ),
+    BenchFault(
         "what another process found wrong is timed",
         "measure",
         "found = {name: self.gates.refusal(title) for name, title in titles.items()}",
@@ -232,6 +260,13 @@ COPIES = (
 
 #: In ``harness/contracts/_work.py``.
 WORK = (
+    BenchFault(
+        "experts there are always",
+        "_work",
+        "bytes=routed * nbytes(*weights) // max(1, experts)",
+        "bytes=routed * nbytes(*weights) // experts",
+        "every_case_that_the_virtual_gpu_times_has_its_work",
+    ),
     BenchFault(
         "each slot's expert counts",
         "_work",

@@ -18,6 +18,13 @@ ODD = (
         "a_commit_that_was_told_is_believed_by_its_sources",
     ),
     BenchFault(
+        "peers have the marks of ours",
+        "page.plots",
+        "outlined=entry.peer",
+        "outlined=False",
+        "peers_stand_beside_what_is_ours",
+    ),
+    BenchFault(
         "faster plots stand before slower ones",
         "page.plots",
         "for verdict in _CHANGED for course in courses",
@@ -62,8 +69,8 @@ ODD = (
     BenchFault(
         "one process is as good as many",
         "comparison",
-        "doubt = found.doubt + (old.alone + new.alone)",
-        "doubt = found.doubt + 0",
+        "elsewhere) + (old.alone + new.alone)",
+        "elsewhere) + 0",
         "a_run_of_one_process_may_be_off_by_what_processes_are",
     ),
     BenchFault(
@@ -128,6 +135,20 @@ ODD = (
         "if quads >= series.LEAST_QUADS:",
         "if quads >= 1:",
         "a_build_that_was_not_compared_with_itself_is_noted",
+    ),
+    BenchFault(
+        "few turns undo an alarm",
+        "again",
+        "if agreed else after",
+        "if agreed is None else after",
+        "few_turns_do_not_undo_what_they_agree_with",
+    ),
+    BenchFault(
+        "any doubt of turns leaves the alarm",
+        "again",
+        " and not after.low <= margin",
+        "",
+        "few_turns_do_not_undo_what_they_agree_with",
     ),
     BenchFault(
         "only what is slower is timed again",

@@ -12,7 +12,8 @@ from unittest import mock
 
 import pytest
 
-from harness.bench import accept, blocks, machine, store
+from harness import cli
+from harness.bench import accept, blocks, command, machine, store
 from harness.discover import SetupError
 from tests.unit.bench_documents import WORKLOADS, document, row, run
 
@@ -37,6 +38,63 @@ def a_block_that_ends_leaves_no_process_behind(folder):
 @check
 def a_block_that_hangs_leaves_no_process_behind(folder):
     _block(folder, "wait", deadline=0.5, words="took longer than 0.5 s")
+
+
+@check
+def a_block_that_ends_without_a_word_is_not_said_to_have_failed_at_what_it_did_before(folder):
+    words = r"a block of x ended with exit status 9 and said last: merge_attn_states\[triton-num_parts=2-rot\]: 4.6"
+    _block(folder, "echo 'merge_attn_states[triton-num_parts=2-rot]: 4.6 µs' >&2; exit 9", deadline=15, words=words)
+
+
+@check
+def later_blocks_leave_out_what_the_first_refused(folder):
+    gone = "merge_attn_states[fatal-num_parts=2]"
+    builds = [blocks.Build(name=name, tree=folder) for name in ("old", "new")]
+    seen = []
+
+    def one_block(build, options, *, deadline):
+        wanted = command.wanted_of(cli._parser().parse_args(["bench", "run", *options]))
+        chosen = wanted.chooses(gone), wanted.chooses("merge_attn_states[triton-num_parts=2]")
+        seen.append((build.name, wanted.checked, *chosen))
+        refused = [{"name": gone, "reason": "its check failed: exit status 9"}] if build.name != "old" else []
+        return document(refused=refused)
+
+    with mock.patch.object(blocks, "one_block", one_block):
+        blocks.interleaved(*builds, ["--lane", "cuda"], quads=1, deadline=9)
+        assert seen == [("old", True, True, True), ("new", True, True, True), ("new", False, False, True),
+                        ("old", False, True, True)]  # fmt: skip
+        seen.clear()
+        nothing = mock.patch.object(command, "load", return_value=None)
+        with nothing, mock.patch.object(store, "merged", lambda made, data: made[0]):
+            command.main(cli._parser().parse_args(["bench", "run", "--lane", "cuda", "--blocks", "3"]), [], folder)
+        assert [one[1:] for one in seen] == [(True, True, True), (False, False, True), (False, False, True)]
+
+
+@check
+def blocks_before_one_that_fails_are_kept(folder):
+    rows = [row(work) for work in WORKLOADS[:2]]
+    for one in rows:
+        one["stats"]["data"] = one["extra_info"]["blocks"]
+    made = [document(rows=rows) for _ in range(3)]
+
+    def one_block(build, options, *, deadline):
+        if not made:
+            raise blocks.BlockFailed("a block of x took longer than 9 s")
+        return made.pop()
+
+    words = ["bench", "run", "--lane", "cuda", "--blocks", "5", "--out", str(folder / "run.json")]
+    nothing = mock.patch.object(command, "load", return_value=None)
+    with nothing, mock.patch.object(blocks, "one_block", one_block):
+        try:
+            status = command.main(cli._parser().parse_args(words), [], folder)
+        except SetupError as error:
+            pytest.fail(f"three blocks are lost: {error}")
+        kept = store.read(folder / "run.json")
+        assert [len(entry.blocks) for entry in kept.entries.values()] == [3, 3]
+        reason = {"name": "block 4 of 5", "reason": "a block of x took longer than 9 s"}
+        assert (status, store.wrong(kept.document)) == (1, [reason])
+        with pytest.raises(SetupError, match="a block of x took longer than 9 s"):
+            command.main(cli._parser().parse_args(words), [], folder)
 
 
 def _block(folder, rest, *, deadline, words):
@@ -87,8 +145,8 @@ def a_commit_that_was_told_is_believed_by_its_sources(folder):
     git = ["git", "-C", str(folder), "-c", "user.name=t", "-c", "user.email=t@t"]
     (folder / "kernels").mkdir()
     (folder / "kernels" / "a.py").write_text("1\n")
-    for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "one"]):
-        subprocess.run([*git, *command], check=True)
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "one"]):
+        subprocess.run([*git, *words], check=True)
     commit = machine.commit_info(folder)["id"]
     there = folder / "there"
     shutil.copytree(folder / "kernels", there / "kernels")

@@ -70,6 +70,17 @@ def another_device_is_refused(folder):
 
 
 @check
+def another_device_of_the_model_may_be_slower_by_itself(folder):
+    elsewhere = run("head", night=14, device=DEVICE | {"uuid": "GPU-2"}, slower={"mxfp4_moe": 0.05})
+    verdicts = {row.name.partition("[")[0]: row.verdict for row in compared(run("base", night=13), elsewhere).rows}
+    assert set(verdicts.values()) == {Verdict.CANNOT_TELL}, "the same build on two devices"
+    far = run("head", night=14, device=DEVICE | {"uuid": "GPU-2"}, slower={"mxfp4_moe": 0.3})
+    found = compared(run("base", night=13), far)
+    assert [row.name.partition("[")[0] for row in found.of(Verdict.SLOWER)] == ["mxfp4_moe"] * 2
+    assert "another device of the same model, which may differ from it: 10% is allowed for" in found.notes
+
+
+@check
 def a_dirty_tree_is_refused(folder):
     refused(compared(run("base", night=13), run("head", night=14, dirty=True)), "dirty tree", "head")
     refused(compared(run("base", night=13, dirty=True), run("head", night=14)), "dirty tree", "base")
@@ -106,6 +117,20 @@ def a_peer_stands_beside_ours_and_is_compared_with_nothing_else(folder):
     assert compared(base, head).exit_status == comparison.FINE
     assert not compared(base, run("alone", night=14)).refused
     assert peers.ratios(run().entries) == {}
+
+
+@check
+def a_table_says_how_many_times_as_long_peers_take(folder):
+    gone = {"name": "mxfp4_moe[sglang-slot-num_tokens=64]", "reason": "oracle:out: 3 of 8", "peer": True}
+    head, rest = _with_a_peer(100 * WORKLOADS[1][3], refused=[gone]), 5
+    lines = markdown.peers_table(head).splitlines()
+    assert len(lines) == 2 + 1 + rest + 2
+    ours = next(line for line in lines if "auto-num_tokens=1-rot" in line)
+    assert [cell.strip() for cell in ours.split("|")[2:-1]] == [
+        "cold", "31.9 µs", "sglang-slot", "3.19 ms", "100", "18.8 µs", "0.59",
+    ]  # fmt: skip
+    assert sum("| | |" in line.replace("  ", " ") for line in lines) == rest, "what has no peer has its floor"
+    assert lines[-1] == "- not timed: `mxfp4_moe[sglang-slot-num_tokens=64]`: oracle:out: 3 of 8"
 
 
 @check
@@ -149,10 +174,8 @@ def only_earlier_runs_of_the_device_are_history(folder):
 
 @check
 def other_versions_are_noted(folder):
-    newer = run("head", night=14, device=DEVICE | {"driver": "590.2", "uuid": "GPU-2"})
-    notes = compared(run("base", night=13), newer).notes
-    assert "driver 580.1 -> 590.2" in notes
-    assert "another device of the same model" in notes
+    newer = run("head", night=14, device=DEVICE | {"driver": "590.2"})
+    assert compared(run("base", night=13), newer).notes == ("driver 580.1 -> 590.2",)
     hot = run("hot", night=14)
     hot.document["benchmarks"][0]["extra_info"]["after"] = {"throttled": ["hardware thermal slowdown"]}
     assert (

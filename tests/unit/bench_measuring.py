@@ -2,15 +2,17 @@
 
 import itertools
 from dataclasses import replace
+from pathlib import Path
 from unittest import mock
 
+import pytest
 import torch
 
 from harness import copies, registry
 from harness.bench import gates, rates, store, timings
 from harness.bench.gate import Gate
 from harness.bench.measure import Bench, Measured, Refused
-from harness.bench.run import Wanted, timed_cases, workloads
+from harness.bench.run import Wanted, run, timed_cases, workloads
 from harness.bench.sampling import Effort
 from harness.contract import Implementation, Requires, Work
 from harness.lanes import VirtualLane
@@ -118,6 +120,72 @@ def rows_of_an_exchange_count_where_they_go():
 def every_contract_counts_its_work():
     registry.load(installed=False)
     assert [owner.name for owner in registry.contracts() if owner.workloads and owner.work is None] == []
+
+
+@check
+def every_case_that_the_virtual_gpu_times_has_its_work():
+    registry.load(installed=False)
+    for owner in registry.contracts():
+        for case in timed_cases(owner, on_device=False) if owner.work else ():
+            try:
+                found = owner.work(case, owner.inputs(case, CPU, Poison()))
+            except ArithmeticError as error:
+                pytest.fail(f"{owner.name} {case}: {error!r}")
+            assert min(found.flops, found.bytes) >= 0, (owner.name, case)
+
+
+@check
+def what_a_contract_or_a_launch_raises_costs_no_other_benchmark():
+    def odd(outs, lses):
+        raise LookupError("no table for this")
+
+    owner, both = contract("merge_attn_states"), [implementation(odd, "odd"), implementation(right, "right")]
+    uncounted = replace(owner, work=lambda case, inputs: 1 // 0)
+    bench = Bench(lane=VirtualLane(), effort=QUICK, checked=False)
+    try:
+        found = [list(bench.measure(one, both, one.pinned[3], "x")) for one in (uncounted, owner)]
+    except (ArithmeticError, LookupError) as error:
+        pytest.fail(f"the run ends with {error!r}")
+    assert [one.reason.partition(" (")[0] for one in found[0]] == [
+        "no inputs: ZeroDivisionError: integer division or modulo by zero"
+    ] * 2
+    assert found[1][0].reason.startswith("timing it failed: LookupError: no table for this")
+    assert isinstance(found[1][1], Measured)
+
+
+@check
+def the_first_call_of_a_process_is_not_timed():
+    owner, clock = contract("merge_attn_states"), [0.0]
+
+    def compiles(outs, lses):
+        clock[0] += 1.0 if clock[0] else 50.0
+        return oracle(outs, lses)
+
+    bench = Bench(lane=VirtualLane(), effort=QUICK, checked=False)
+    with mock.patch.object(timings.time, "process_time", side_effect=lambda: clock[0]):
+        (found,) = bench.measure(owner, [implementation(compiles)], owner.pinned[3], "x")
+    assert found.sampled.samples == (1.0, 1.0, 1.0)
+
+
+@check
+def what_was_timed_before_an_interrupt_is_kept():
+    owner, seen = contract("merge_attn_states"), []
+
+    def interrupted(done):
+        seen.append(done.name)
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+
+    wanted = Wanted(lane="vgpu", effort=QUICK, checked=False)
+    pairs = [(owner, implementation(right, name)) for name in ("a", "b", "c", "d")]
+    try:
+        found = run(pairs, wanted, tree=Path(), on_done=interrupted)
+    except KeyboardInterrupt:
+        pytest.fail("two benchmarks are lost")
+    assert [row["name"] for row in found["benchmarks"]] == seen
+    gone = found["harness"]["refused"]
+    assert [item["name"][18:21] for item in gone] == ["c-e", "d-e"]
+    assert {item["reason"] for item in gone} == {"interrupted; nothing was timed after it"}
 
 
 @check

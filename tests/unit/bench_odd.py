@@ -1,6 +1,7 @@
 """What must hold of odd series: two speeds, lone outliers, nights that creep, one process, no time at all."""
 
 import json
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -197,6 +198,26 @@ def a_build_that_was_not_compared_with_itself_is_noted():
         order = [which for quad in series.orders(quads) for which in quad]
         found = comparison.of_blocks([(which, _one(night)) for night, which in enumerate(order)], ("a", "b"))
         assert any("no build was compared with itself" in note for note in found.notes) == (quads == 3)
+
+
+@check
+def few_turns_do_not_undo_what_they_agree_with():
+    found = comparison.of_files(run("base", night=13), run("head", night=14, slower={"mxfp4_moe": 0.3}))
+    slower = [row.name for row in found.of(Verdict.SLOWER)]
+    assert len(slower) == 2
+    for low, name, verdict in (
+        (0.1, slower[0], Verdict.SLOWER),
+        (0.01, slower[0], Verdict.CANNOT_TELL),
+        (-0.3, slower[0], Verdict.CANNOT_TELL),
+        (math.nan, slower[0], Verdict.SLOWER),
+        (0.1, found.of(Verdict.CANNOT_TELL)[0].name, Verdict.CANNOT_TELL),
+    ):
+        rows = tuple(replace(row, verdict=Verdict.CANNOT_TELL, low=low, high=1.8) for row in found.rows)
+        settled = {row.name: row for row in again.settled(found, replace(found, rows=rows)).rows}
+        assert settled[name].verdict is verdict, (low, name)
+    # and where they say that there is nothing, they are believed
+    same = again.settled(found, replace(found, rows=tuple(replace(row, verdict=Verdict.SAME) for row in found.rows)))
+    assert same.exit_status == comparison.FINE
 
 
 @check

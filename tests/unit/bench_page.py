@@ -191,9 +191,14 @@ def peers_stand_beside_what_is_ours():
     beside = json.loads(json.dumps(rows[0]))
     beside["extra_info"] |= {"implementation": "stock-x", "peer": True}
     beside["stats"]["median"] *= 4
-    text = Reader(page.render(run("head", night=14, rows=[*rows, beside]))).text
-    assert "peers take" in text
-    assert "4.0 x stock-x" in text
+    read = Reader(page.render(run("head", night=14, rows=[*rows, beside])))
+    assert "peers take" in read.text
+    assert "4.0 x stock-x" in read.text
+    # told from ours by its mark as well
+    marks = [value for name, value in read.attributes if name == "class" and re.match(r"k\d", value or "")]
+    assert [mark.endswith(" outlined") for mark in marks].count(True) == 1
+    assert len(marks) == len(rows) + 1 + 5
+    assert "outlines are peers'" in read.text
 
 
 @check

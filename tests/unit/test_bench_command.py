@@ -18,6 +18,7 @@ FAKE = """#!/usr/bin/env bash
 shift 2
 echo "$*" >> "$CALLS"
 words=("$@")
+[[ "$1 $2" == "bench run" && -n ${LOST:-} ]] && exit 2
 for place in "${!words[@]}"; do
     if [[ ${words[place]} == --out ]]; then
         mkdir -p "$(dirname "${words[place + 1]}")" && echo '{}' > "${words[place + 1]}"
@@ -129,6 +130,27 @@ def test_a_run_says_what_it_found_and_what_it_refused():
     assert "0.58" in lines[1]
 
 
+def test_a_run_of_nothing_says_so(nights, capsys, monkeypatch):
+    monkeypatch.setattr(command, "load", lambda modules, folder: None)
+    monkeypatch.setattr(command.selection, "pairs", lambda contracts, impl: [])
+    for words, said in (((), "none was chosen"), (("--match", "head=3"), "none has 'head=3' in its")):
+        assert bench("run", "--lane", "vgpu", "--out", "none.json", *words) == cli.UNUSABLE
+        error = capsys.readouterr().err
+        assert "nothing to time: wanted workloads for this lane" in error
+        assert said in error
+    assert not (nights / "none.json").exists()
+
+
+@pytest.mark.parametrize(
+    "words", [("--seconds", "0"), ("--width", "-1"), ("--seconds", "nan"), ("--deadline", "inf")], ids="".join
+)
+def test_an_effort_that_is_none_is_refused(words, capsys):
+    with pytest.raises(SystemExit) as ended:
+        bench("run", "--blocks", "2", *words)
+    assert ended.value.code == cli.UNUSABLE
+    assert f"argument {words[0]}: wanted more than 0, got {words[1]}" in capsys.readouterr().err
+
+
 def test_children_get_the_options_that_choose_what_is_timed():
     parsed = cli._parser().parse_args(
         [
@@ -186,6 +208,13 @@ def test_what_is_slower_than_the_baseline_is_timed_again_with_its_commit(tmp_pat
     calls, done = _night(tmp_path, JSON="1", DIFF=str(diff), AGAIN=str(again))
     assert calls[3].startswith("bench diff accepted . --again out/nightly/comparison.json --lane cuda --quads 12")
     assert done.returncode == status
+
+
+def test_a_night_that_timed_nothing_compares_nothing(tmp_path):
+    calls, done = _night(tmp_path, LOST="1")
+    assert [line.split()[:2] for line in calls] == [["verify", "--lane"], ["bench", "run"]]
+    assert "comparison: nothing was timed" in done.stderr.decode()
+    assert done.returncode == 2
 
 
 def _night(folder, **variables):

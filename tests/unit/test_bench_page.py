@@ -2,9 +2,11 @@
 
 import html
 import inspect
+import os
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +31,14 @@ def test_holds(name, tmp_path):
     check(*[tmp_path] * len(inspect.signature(check).parameters))
 
 
+@pytest.fixture
+def pictures(tmp_path):
+    """Where a picture of the page is kept: for who looks at a run of CI in the folder that PICTURES names."""
+    folder = Path(os.environ.get("PICTURES") or tmp_path).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
 def browsed(folder, page, width, *options):
     """Open ``page`` in a frame of that width, keep a picture, and return what the browser measured."""
     file = folder / f"frame{width}.html"
@@ -47,10 +57,18 @@ def browsed(folder, page, width, *options):
 
 
 @pytest.mark.skipif(BROWSER is None, reason="needs Chromium, found none")
-def test_a_browser_shows_it_on_a_phone_and_in_the_dark(tmp_path):
-    facts, picture = browsed(tmp_path, whole().replace("<details>", "<details open>"), 390, "--force-dark-mode")
+def test_a_browser_shows_it_on_a_phone_and_in_the_dark(pictures):
+    facts, picture = browsed(pictures, whole().replace("<details>", "<details open>"), 390, "--force-dark-mode")
     assert int(facts["width"]) <= 390, "the page itself scrolls sideways"
     # the roofline and a course of every workload
     assert int(facts["plots"]) == 7
     assert facts["small"] == "0", "links that a thumb misses"
+    assert picture.stat().st_size > 20_000
+
+
+@pytest.mark.skipif(BROWSER is None, reason="needs Chromium, found none")
+def test_a_browser_shows_it_on_a_desk_and_in_the_light(pictures):
+    facts, picture = browsed(pictures, whole(), 1280)
+    assert (int(facts["width"]), facts["ground"]) == (1280, "rgb(255, 255, 255)")
+    assert int(facts["plots"]) == 7
     assert picture.stat().st_size > 20_000

@@ -58,10 +58,11 @@ def roofline(head: Run) -> str:
         f'<li><svg viewBox="-7 -7 14 14" aria-hidden="true">{_marker(place % _SHAPES, 0, 0)}</svg>{escape(name)}</li>'
         for place, name in enumerate(contracts)
     )
+    outlined = "; outlines are peers'" if any(entry.peer for entry in points) else ""
     return (
         f'<figure class="roof"><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(said)}">'
         f'{"".join(parts)}</svg><ul class="legend">{legend}</ul></figure>'
-        + note(f"{said}, both measured in this run; a point on the line runs at its floor.")
+        + note(f"{said}, both measured in this run; a point on the line runs at its floor{outlined}.")
     )
 
 
@@ -154,16 +155,18 @@ def _roof(x_axis: _Log, y_axis: _Log, copy: float, matmul: float) -> str:
 def _point(entry: Entry, x_axis: _Log, y_axis: _Log, shape: int) -> str:
     x, y = x_axis(entry.flops / entry.bytes), y_axis(entry.flops / entry.median)
     share = "" if entry.floor is None else f", {entry.floor / entry.median:.2f} of the floor"
-    return f"<g><title>{escape(f'{entry.name}: {duration(entry.median)}{share}')}</title>{_marker(shape, x, y)}</g>"
+    mark = _marker(shape, x, y, outlined=entry.peer)
+    return f"<g><title>{escape(f'{entry.name}: {duration(entry.median)}{share}')}</title>{mark}</g>"
 
 
-def _marker(shape: int, x: float, y: float) -> str:
+def _marker(shape: int, x: float, y: float, *, outlined: bool = False) -> str:
     """Return one of ``_SHAPES`` marks, told apart by shape as well as by colour."""
+    kind = f"k{shape} outlined" if outlined else f"k{shape}"
     if shape == 0:
-        return f'<circle class="k0" cx="{x:.1f}" cy="{y:.1f}" r="5"/>'
+        return f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="5"/>'
     outlines = ("M-4.5-4.5h9v9h-9z", "M0-6L6 5H-6z", "M0-6.5L6.5 0 0 6.5-6.5 0z", "M0 6L6-5H-6z",
                 "M-6-2h4v-4h4v4h4v4h-4v4h-4v-4h-4z", "M-6-3h12v6h-12z")  # fmt: skip
-    return f'<path class="k{shape}" transform="translate({x:.1f} {y:.1f})" d="{outlines[shape - 1]}"/>'
+    return f'<path class="{kind}" transform="translate({x:.1f} {y:.1f})" d="{outlines[shape - 1]}"/>'
 
 
 def _short(value: float) -> str:

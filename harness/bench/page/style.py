@@ -41,6 +41,7 @@ thead th { border-top: 0; background: var(--panel); color: var(--soft); font-wei
 tbody th { font-weight: 500; white-space: normal; min-width: 9rem; overflow-wrap: anywhere; }
 @media (min-width: 48rem) { tbody th { min-width: 16rem; } }
 tbody .group { background: var(--panel); color: var(--soft); font-weight: 600; }
+.wraps td { white-space: normal; overflow-wrap: anywhere; }
 .n { text-align: right; }
 .bar { display: inline-block; vertical-align: middle; width: 4.5rem; height: .55rem; margin-right: .4rem;
   background: var(--panel); border: 1px solid var(--line); border-radius: .2rem; overflow: hidden; }
@@ -69,7 +70,9 @@ svg text { font: 12px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; 
 .legend { display: flex; flex-wrap: wrap; gap: .2rem 1rem; padding: 0; margin: .6rem 0 0; list-style: none;
   font-size: .85rem; }
 .legend svg { display: inline-block; width: 14px; height: 14px; margin-right: .3rem; vertical-align: -2px; }
-.k0 { fill: var(--c0); } .k1 { fill: var(--c1); } .k2 { fill: var(--c2); } .k3 { fill: var(--c3); }
-.k4 { fill: var(--c4); } .k5 { fill: var(--c5); } .k6 { fill: var(--c6); }
+.k0 { --k: var(--c0); } .k1 { --k: var(--c1); } .k2 { --k: var(--c2); } .k3 { --k: var(--c3); }
+.k4 { --k: var(--c4); } .k5 { --k: var(--c5); } .k6 { --k: var(--c6); }
+[class^="k"] { fill: var(--k); stroke: var(--k); stroke-width: 0; }
+.outlined { fill: var(--ground); stroke-width: 1.8; }
 @media (max-width: 30rem) { th, td { padding: .35rem .4rem; } .bar { display: none; } }
 """.strip()

@@ -39,19 +39,19 @@ def resources(kernels: Table, arch: str) -> str:
 
 def conditions(head: Run) -> str:
     """Return the device, the versions, the measured rates, and what the device said of itself meanwhile."""
-    rows = [[escape(name), escape(value)] for name, value in _facts(head)]
+    rows = [[escape(name), breakable(value)] for name, value in _facts(head)]
     refused = head.document.get("harness", {}).get("refused", [])
     left_out = "".join(f"<li>{escape(item['name'])}: {escape(item['reason'])}</li>" for item in refused)
     missing = f"<h3>Not timed</h3><ul>{left_out}</ul>" if refused else ""
-    return table(("fact", "value"), rows, label="conditions") + missing
+    return f'<div class="wraps">{table(("fact", "value"), rows, label="conditions")}</div>{missing}'
 
 
 def _facts(head: Run) -> Iterator[tuple[str, str]]:
     device = head.device
     yield "device", str(device.get("name", "unknown"))
-    for name, unit in (("arch", ""), ("sms", " SMs"), ("driver", ""), ("uuid", "")):
+    for name, said in (("arch", "architecture"), ("sms", "SMs"), ("driver", "driver"), ("uuid", "UUID")):
         if device.get(name) is not None:
-            yield name, f"{device[name]}{unit}"
+            yield said, str(device[name])
     for name, version in device.get("versions", {}).items():
         yield name, str(version)
     rates = head.document.get("harness", {}).get("rates") or {}
@@ -63,10 +63,15 @@ def _facts(head: Run) -> Iterator[tuple[str, str]]:
 
 def _meanwhile(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
     readings = [row[when] for row in rows for when in ("before", "after") if row.get(when)]
-    for name, unit in (("sm_mhz", "MHz"), ("memory_mhz", "MHz"), ("celsius", "°C"), ("watts", "W")):
+    for name, said in (
+        ("sm_mhz", "SM clock, MHz"),
+        ("memory_mhz", "memory clock, MHz"),
+        ("celsius", "temperature, °C"),
+        ("watts", "power, W"),
+    ):
         values = [reading[name] for reading in readings if name in reading]
         if values:
-            yield name.partition("_")[0] + " " + unit, f"{min(values):g} to {max(values):g}"
+            yield said, f"{min(values):g} to {max(values):g}"
     reasons = sorted({reason for reading in readings for reason in reading.get("throttled", ())})
     if readings:
         yield "slowed down by", ", ".join(reasons) or "nothing"
