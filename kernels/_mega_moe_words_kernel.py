@@ -27,7 +27,8 @@ def mega_moe_words_kernel(
     DOWN_BLOCK_N: tl.constexpr, DOWN_BLOCK_K: tl.constexpr,
     BLOCK_T: tl.constexpr, DOWN_BLOCK_T: tl.constexpr,
     QUADS: tl.constexpr, ACT_QUADS: tl.constexpr, PAIRS: tl.constexpr, DENSE: tl.constexpr,
-    EXPERTS: tl.constexpr, CHUNK: tl.constexpr, PREPARE_BLOCK: tl.constexpr, COMBINE_BLOCK: tl.constexpr,
+    EXPERTS: tl.constexpr, CHUNK: tl.constexpr,
+    PREPARE_TOKENS: tl.constexpr, PREPARE_BLOCK: tl.constexpr, COMBINE_BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Without ``tiles_ptr``: a slot a tile, down with the sum over a token's slots.  With it: slots sorted by expert.
 
@@ -39,14 +40,14 @@ def mega_moe_words_kernel(
     block, blocks = tl.program_id(0), tl.num_programs(0)
     ROW_BLOCKS: tl.constexpr = INTER // BLOCK_N
     DOWN_ROW_BLOCKS: tl.constexpr = K // DOWN_BLOCK_N
-    programs = num_tokens * (K // PREPARE_BLOCK)
+    programs = tl.cdiv(num_tokens, PREPARE_TOKENS) * (K // PREPARE_BLOCK)
     if tiles_ptr is not None:
         programs += num_experts
     for program in range(block, programs, blocks):
         prepare_program(
             program, ids_ptr, num_slots, num_experts, order_ptr, tiles_ptr, used_ptr, 0,
             hidden_ptr, hidden_stride, stored_ptr, num_tokens,
-            K, QUADS, PAIRS, PAIRS, PREPARE_BLOCK, EXPERTS, CHUNK, BLOCK_T, BLOCK_T, 1 << 30,
+            K, QUADS, PAIRS, PAIRS, PREPARE_TOKENS, PREPARE_BLOCK, EXPERTS, CHUNK, BLOCK_T, BLOCK_T, 1 << 30,
         )  # fmt: skip
 
     if turns_ptr is not None:  # noqa: SIM102 (decided by the compiler)

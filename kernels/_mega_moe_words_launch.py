@@ -37,8 +37,8 @@ _REGISTERS = {16: 168}
 _REGISTERS_OF_SLOTS, _REGISTERS_OF_MANY = 255, 168
 # Up to so many slots all are sorted at once, and no more than those.
 _FEW_SLOTS = 128
-# Columns that a block moves or sums at once where it has an SM to itself.
-_ALONE = 2048
+# Columns that a block moves or sums at once where it has an SM to itself, and tokens of which it moves them.
+_ALONE, _TOKENS_ALONE = 2048, 4
 # No target compiles a thread with more: what stands for the kernel where there is no device to compile for.
 _MOST_REGISTERS = 255
 
@@ -89,9 +89,9 @@ def run_mega_words(
         down["BLOCK_N"] = min(down["BLOCK_N"], kind.down.block_n // down_block_t)
         down["BLOCK_K"] = min(down["BLOCK_K"], _DOWN_BLOCK_K.get(down_block_t, kind.down.block_k))
         widest = max(slots * (inter // gate_up["BLOCK_N"]), tokens * (columns // down["BLOCK_N"]))
-    moved, summed = PREPARE_BLOCK, COMBINE_BLOCK
+    tokens_moved, moved, summed = 1, PREPARE_BLOCK, COMBINE_BLOCK
     if grouped and turns is None:
-        moved, summed = _ALONE, min(_ALONE, triton.next_power_of_2(columns))
+        tokens_moved, moved, summed = _TOKENS_ALONE, _ALONE, min(_ALONE, triton.next_power_of_2(columns))
     arguments = (
         operands.ids, operands.weights, slots, tokens, experts,
         order, table, used, turns,
@@ -106,7 +106,7 @@ def run_mega_words(
         QUADS=quads(columns), ACT_QUADS=quads(inter), PAIRS=kind.pairs, DENSE=operands.dense,
         EXPERTS=max(2, triton.next_power_of_2(experts)),
         CHUNK=_FEW_SLOTS if slots <= _FEW_SLOTS else PREPARE_CHUNK,
-        PREPARE_BLOCK=min(columns & -columns, moved), COMBINE_BLOCK=summed,
+        PREPARE_TOKENS=tokens_moved, PREPARE_BLOCK=min(columns & -columns, moved), COMBINE_BLOCK=summed,
         # The limit of registers of either step.
         **(down | gate_up | options),
     )  # fmt: skip

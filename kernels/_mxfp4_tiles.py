@@ -13,6 +13,11 @@ from kernels._mxfp4_words import LARGEST_FAST_SCALE, stored_position, to_stored_
 
 _GROUP = tl.constexpr(GROUP)
 _LARGEST_FAST_SCALE = tl.constexpr(LARGEST_FAST_SCALE)
+# Slots of a tile of wgmma from which scales are loaded a step ahead: a row has too few bytes of them to be copied
+# asynchronously, and waiting for them takes a tenth of the time.
+# And in turns, with two steps of K, what ptxas of Triton 3.6 made of the load within the step was wrong on an H200
+# (right without ptxas' optimisations, and right in the portable form).
+_AHEAD = tl.constexpr(64)
 
 
 @triton.jit
@@ -32,8 +37,15 @@ def _products(
     x_at = x_rows[:, None] + tl.arange(0, BLOCK_K)[None, :]
     acc = tl.zeros((BLOCK_N, BLOCK_T), tl.float32)
     seen = tl.zeros((BLOCK_N,), tl.int32)
-    for _ in tl.range(0, K, BLOCK_K, num_stages=1 if EXACT else None):
-        if ALL_ROWS:
+    AHEAD: tl.constexpr = PAIRS == 1 and BLOCK_T >= _AHEAD and ALL_ROWS and not EXACT
+    if AHEAD:
+        later = tl.load(scale_ptr + scales_at)
+    for first in tl.range(0, K, BLOCK_K, num_stages=1 if EXACT else None):
+        if AHEAD:
+            words = tl.load(word_ptr + words_at)
+            exponents = later
+            later = tl.load(scale_ptr + GROUPS + scales_at, mask=first + BLOCK_K < K, other=0)
+        elif ALL_ROWS:
             words = tl.load(word_ptr + words_at)
             exponents = tl.load(scale_ptr + scales_at)
         else:
@@ -125,12 +137,14 @@ def prepare_program(
     program, ids_ptr, num_slots, num_experts,
     order_ptr, tiles_ptr, used_ptr, large_first,
     hidden_ptr, hidden_stride, stored_ptr, num_tokens,
-    K: tl.constexpr, QUADS: tl.constexpr, PAIRS: tl.constexpr, OTHER_PAIRS: tl.constexpr, BLOCK_K: tl.constexpr,
+    K: tl.constexpr, QUADS: tl.constexpr, PAIRS: tl.constexpr, OTHER_PAIRS: tl.constexpr,
+    TOKENS: tl.constexpr, BLOCK_K: tl.constexpr,
     EXPERTS: tl.constexpr, CHUNK: tl.constexpr, SMALL: tl.constexpr, LARGE: tl.constexpr, MOST_SMALL: tl.constexpr,
 ):  # fmt: skip
     """Put hidden states into stored order and, unless the pointers for it are None, sort slots by expert into tiles.
 
-    There are num_experts + M K / BLOCK_K programs, or M K / BLOCK_K where nothing is sorted.
+    A program moves BLOCK_K columns of TOKENS tokens: there are num_experts + ceil(M / TOKENS) K / BLOCK_K programs,
+    without num_experts where nothing is sorted.
 
     ``order`` int32 ``[S]``: slots by expert.  ``tiles`` int32 ``[T, 3]``: expert, first and one-past-last position in
     ``order``; small tiles (SMALL slots, of experts with at most MOST_SMALL slots) from 0, large ones (LARGE slots)
@@ -145,14 +159,16 @@ def prepare_program(
                 EXPERTS, CHUNK, SMALL, LARGE, MOST_SMALL,
             )  # fmt: skip
         program -= num_experts
-    if (program >= 0) & (program < num_tokens * COLUMNS):
-        token = (program // COLUMNS).to(tl.int64)
+    if program >= 0:
+        token = (program // COLUMNS * TOKENS + tl.arange(0, TOKENS)).to(tl.int64)[:, None]
+        there = token < num_tokens
         column = program % COLUMNS * BLOCK_K + tl.arange(0, BLOCK_K)[None, :]
-        values = tl.load(hidden_ptr + token * hidden_stride + column)
-        tl.store(stored_ptr + token * K + column, to_stored_order(values, 1, BLOCK_K, QUADS, PAIRS))
+        values = tl.load(hidden_ptr + token * hidden_stride + column, mask=there)
+        order = to_stored_order(values, TOKENS, BLOCK_K, QUADS, PAIRS)
+        tl.store(stored_ptr + token * K + column, order, mask=there)
         if OTHER_PAIRS != PAIRS:
-            place = (num_tokens + token) * K
-            tl.store(stored_ptr + place + column, to_stored_order(values, 1, BLOCK_K, QUADS, OTHER_PAIRS))
+            order = to_stored_order(values, TOKENS, BLOCK_K, QUADS, OTHER_PAIRS)
+            tl.store(stored_ptr + (num_tokens + token) * K + column, order, mask=there)
 
 
 @triton.jit

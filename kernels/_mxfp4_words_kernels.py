@@ -28,7 +28,7 @@ def words_prepare_kernel(
     prepare_program(
         tl.program_id(0), ids_ptr, num_slots, num_experts, order_ptr, tiles_ptr, used_ptr, large_first,
         hidden_ptr, hidden_stride, stored_ptr, num_tokens,
-        K, QUADS, PAIRS, OTHER_PAIRS, BLOCK_K, EXPERTS, CHUNK, SMALL, LARGE, MOST_SMALL,
+        K, QUADS, PAIRS, OTHER_PAIRS, 1, BLOCK_K, EXPERTS, CHUNK, SMALL, LARGE, MOST_SMALL,
     )  # fmt: skip
 
 
@@ -119,7 +119,7 @@ def words_down_kernel(
 
 @triton.jit
 def words_experts_kernel(
-    order_ptr, tiles_ptr, used_ptr, turns_ptr,
+    order_ptr, tiles_ptr, used_ptr, first_tile, turns_ptr,
     hidden_ptr,
     w13_ptr, w13_expert_stride, w13_row_stride,
     w13_scale_ptr, w13_scale_expert_stride, w13_scale_row_stride,
@@ -132,10 +132,10 @@ def words_experts_kernel(
     BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, DOWN_BLOCK_N: tl.constexpr, DOWN_BLOCK_K: tl.constexpr,
     BLOCK_T: tl.constexpr, QUADS: tl.constexpr, ACT_QUADS: tl.constexpr, PAIRS: tl.constexpr, DENSE: tl.constexpr,
 ):  # fmt: skip
-    """``take_turns`` on the small tiles of ``prepare_program``.  Grid: any one-dimensional one."""
+    """``take_turns`` on the tiles of one kind of ``prepare_program``.  Grid: any one-dimensional one."""
     wait_for_previous(OVERLAP)
     take_turns(
-        turns_ptr, tl.load(used_ptr), order_ptr, tiles_ptr,
+        turns_ptr, tl.load(used_ptr), order_ptr, tiles_ptr + first_tile * 3,
         hidden_ptr,
         w13_ptr, w13_expert_stride, w13_row_stride,
         w13_scale_ptr, w13_scale_expert_stride, w13_scale_row_stride,

@@ -114,7 +114,7 @@ def _aligned(weights: torch.Tensor) -> bool:
 @dataclass(frozen=True, kw_only=True)
 class _Tiles:
     # ``count`` tiles of a launch: those of ``table`` from ``first`` on, as far as ``used`` says, or a slot each.  With
-    # ``turns``, which small ones may have, both multiplies are one launch.
+    # ``turns`` both multiplies are one launch.
     ids: torch.Tensor
     count: int
     table: torch.Tensor | None = None
@@ -156,7 +156,7 @@ def run_words(
         blocks, down = kind.gate_up.constants(inter, columns), kind.down.constants(columns, inter)
         row_blocks = inter // blocks["BLOCK_N"] + columns // down["BLOCK_N"]
         words_experts_kernel[(tiles.programs(row_blocks, kind),)](
-            tiles.ids, tiles.table, tiles.used, tiles.turns,
+            *tiles.arguments, tiles.turns,
             x, *operands.w13_arguments, act, 0.0 if limit is None else limit, *operands.w2_arguments, partial,
             TOPK=operands.ids.shape[1], HAS_CLAMP=limit is not None,
             DOWN_BLOCK_N=down["BLOCK_N"], DOWN_BLOCK_K=down["BLOCK_K"],
@@ -200,12 +200,12 @@ def _prepare(
         order = torch.empty(slots, dtype=torch.int32, device=device)
         table = torch.empty(small + large, 3, dtype=torch.int32, device=device)
         used = torch.empty(2, dtype=torch.int32, device=device)
-        if plan.small.in_turns:
-            turns = torch.empty(1 + small, dtype=torch.int32, device=device)
+        if plan.small.in_turns or plan.large.in_turns:
+            turns = torch.empty(2 + small + large, dtype=torch.int32, device=device)
     stored = torch.empty(len(orders), tokens, columns, dtype=torch.bfloat16, device=device)
     block = min(columns & -columns, PREPARE_BLOCK)
     words_prepare_kernel[((experts if sort else 0) + tokens * (columns // block),)](
-        operands.ids, slots, experts, order, table, used, small, turns, 1 + small,
+        operands.ids, slots, experts, order, table, used, small, turns, 2 + small + large,
         operands.x, operands.x.stride(0), stored, tokens,
         K=columns, QUADS=quads(columns), PAIRS=orders[0], OTHER_PAIRS=orders[-1], BLOCK_K=block,
         EXPERTS=max(2, triton.next_power_of_2(experts)),
@@ -219,7 +219,8 @@ def _prepare(
     # Large tiles first: where there are only those, programs of small ones have nothing to do and fit into their tail.
     for number, kind, first, count in ((1, plan.large, small, large), (0, plan.small, 0, small)):
         if count:
-            taken = turns if first == 0 else None
+            # Each kind has its own.
+            taken = turns[number + first :] if turns is not None and kind.in_turns else None
             tiles = _Tiles(ids=order, count=count, table=table, used=used[number:], first=first, turns=taken)
             steps.append((tiles, kind, stored[orders.index(kind.pairs)]))
     return steps

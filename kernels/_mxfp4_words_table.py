@@ -52,8 +52,8 @@ class Kind:
     """Both multiplies of tiles of ``block_t`` slots; ``pairs`` see ``kernels._mxfp4_words.to_stored_order``.
 
     A launch has at most ``most_programs``: how many tiles of a kind there are is known on the device only, and programs
-    with nothing to do take time, too.  ``in_turns``: of small tiles both
-    multiplies are one launch, see ``take_turns``.
+    with nothing to do take time, too.  ``in_turns``: both multiplies of sorted tiles are one launch, see
+    ``take_turns``.
     """
 
     gate_up: Step
@@ -126,13 +126,8 @@ _WGMMA_LARGE = Kind(
     # Twice the SMs: each holds one.
     most_programs=264,
 )
-# Half the height, where there are too few tiles to keep all SMs busy to the end.
-_WGMMA_LOW = replace(
-    _WGMMA_LARGE,
-    gate_up=Step(block_n=32, block_k=128, num_warps=4, num_stages=3),
-    down=Step(block_n=64, block_k=128, num_warps=4, num_stages=3),
-    most_programs=528,
-)
+# Where there are too few tiles to keep all SMs busy to the end of each multiply.
+_WGMMA_TURNS = replace(_WGMMA_LARGE, most_programs=132, in_turns=True)
 _MOST_SMALL = 32
 # Mean slots an expert from which tiles of 8 slots would decode most weights twice.
 _MEDIUM_MEAN = 8
@@ -154,7 +149,7 @@ def choose_plan(target: Target, slots: int, experts: int) -> Plan:
     few = slots <= _MEDIUM_MEAN * experts
     medium, large = _MEDIUM, _LARGE
     if "wgmma" in target.capabilities:
-        medium, large = _WGMMA_MEDIUM, _WGMMA_LOW if few else _WGMMA_LARGE
+        medium, large = _WGMMA_MEDIUM, _WGMMA_TURNS if few else _WGMMA_LARGE
     elif "tensor_memory" in target.capabilities:
         large = _TENSOR_MEMORY_LARGE
     return Plan(small=_eight(_SMALL, target) if few else medium, large=large, most_small=_MOST_SMALL)

@@ -38,8 +38,7 @@ FAULTS = (
     _moe("one large scale after another", TILES, "seen |= tl.reduce", "seen = tl.reduce", "oracle:out", "grouped"),
     _moe("activations in another order", WORDS, "+ pair * 2 + code // 4", "+ pair * 2 + 1 - code // 4", "oracle:out"),
     _moe("hidden states in their own order", TILES,
-         "tl.store(stored_ptr + token * K + column, to_stored_order(values, 1, BLOCK_K, QUADS, PAIRS))",
-         "tl.store(stored_ptr + token * K + column, values)", "oracle:out"),
+         "order = to_stored_order(values, TOKENS, BLOCK_K, QUADS, PAIRS)", "order = values", "oracle:out"),
     _moe("scales of the first step only", TILES, "        scale_ptr += GROUPS\n", "", "oracle:out"),
     _moe(
         "second matrix with the scales of one row", TILES, "row_starts(row, scale_row_stride, INTER // _GROUP, DENSE)",

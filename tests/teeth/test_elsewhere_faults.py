@@ -19,6 +19,12 @@ FAULT = Planted(
 )  # fmt: skip
 
 
+PAGES = Planted(
+    "a counter of heads takes the place of the first page", LOGITS, "first_head", "first", "oracle:logits", LOGITS,
+    "triton", 2,
+)  # fmt: skip
+
+
 @pytest.fixture
 def faulty(tmp_path):
     contract(LOGITS)
@@ -41,6 +47,15 @@ def test_only_the_other_target_shows_it(faulty, case):
     (violation,) = found["gfx950"]
     assert violation.check == FAULT.check
     assert violation.message.startswith("[as on gfx950] logits: ")
+
+
+def test_pages_of_a_program_are_shown_where_heads_take_several_tiles(tmp_path):
+    of = contract(LOGITS)
+    wide = next(case for case in of.pinned if case.max_seq_len > 2**14)
+    with implementation_with(PAGES, tmp_path) as implementation:
+        amd = others(implementation)[-1]
+        checks = {found.check for found in check_elsewhere(of, implementation, wide, VirtualLane(), amd).violations}
+    assert PAGES.check in checks
 
 
 def test_a_search_runs_pinned_cases_elsewhere_too(faulty, case):

@@ -5,6 +5,7 @@ import torch
 import triton
 import triton.language as tl
 
+from harness.launch.current import pretending
 from harness.vgpu import VirtualGPU
 from kernels._mxfp4_words import LARGEST_FAST_SCALE, stored_position, to_stored_order, weights_of
 from kernels._mxfp4_words_launch import Operands, run_words, words_operands
@@ -89,6 +90,38 @@ def test_rows_that_are_apart_are_the_rows_that_follow_one_another(grouped):
             run_words(given, outs[-1], grouped=grouped, scaling=1.0, limit=None)
     assert outs[0].isfinite().all()
     assert torch.equal(*outs)
+
+
+@pytest.mark.parametrize(
+    ("experts", "kernels"), [(16, ["experts", "experts"]), (4, ["gate_up", "gate_up", "down", "down"])]
+)
+def test_large_tiles_of_wgmma_give_what_others_give(experts, kernels):
+    """Two steps of columns; one expert has a large tile.  With more experts both kinds of tiles are taken in turns."""
+    generator = torch.Generator().manual_seed(0)
+
+    def codes(*shape, low=0, high=256):
+        return torch.randint(low, high, shape, dtype=torch.uint8, generator=generator)
+
+    ids = torch.randint(1, experts, (40, 2), generator=generator)
+    ids[:36, 0] = 0
+    given = words_operands(
+        torch.randn(40, 256, generator=generator).bfloat16(),
+        codes(experts, 128, 128),
+        codes(experts, 128, 8, low=118, high=124),
+        codes(experts, 256, 32),
+        codes(experts, 256, 2, low=118, high=124),
+        ids,
+        torch.ones(40, 2),
+    )
+    outs = torch.zeros(2, 40, 256, dtype=torch.bfloat16)
+    with VirtualGPU():
+        run_words(given, outs[0], grouped=True, scaling=1.0, limit=None)
+    with VirtualGPU() as gpu, pretending("sm_90"):
+        run_words(given, outs[1], grouped=True, scaling=1.0, limit=None)
+    launched = [launch.kernel.removeprefix("words_").removesuffix("_kernel") for launch in gpu.launches]
+    assert launched == ["prepare", *kernels, "combine"]
+    assert outs[0].isfinite().all()
+    torch.testing.assert_close(outs[1], outs[0])
 
 
 @pytest.mark.parametrize(("tokens", "dense"), [((1 << 25) - 1, True), (1 << 25, False)])
