@@ -146,9 +146,9 @@ def _paged_mqa_logits_kernel(
             total = _score(keys, q, weight)
         else:
             total = tl.zeros([_PAGE_SIZE], tl.float32)
-            for first in range(0, num_heads, BLOCK_H):
+            for first_head in range(0, num_heads, BLOCK_H):
                 some_q, some_weight = _load_heads(
-                    q_row, q_head_stride, weights_row, weights_head_stride, first, num_heads, BLOCK_H
+                    q_row, q_head_stride, weights_row, weights_head_stride, first_head, num_heads, BLOCK_H
                 )
                 total += _score(keys, some_q, some_weight)
         token = column * _PAGE_SIZE + offset

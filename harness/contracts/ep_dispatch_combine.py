@@ -236,7 +236,7 @@ _EIGHT = _case((2,) * 8, 2, (0, 5, 11), (15, 2, 8), (7, 7, 6))
 
 #: Corners that must stay right: rows longer than a block moves at a time, eight ranks of which each token visits
 #: three, every row to the last rank and no room to spare, a world without any token, ranks and rows 2^31 elements
-#: apart, and experts up to int32's last.
+#: apart, experts up to int32's last, and more tiles of a rank than are summed at once.
 PINNED = (
     replace(_case((1,), 1, (0,)), hidden_size=4100, out_size=2050),
     replace(_EIGHT, out_dtype=torch.float32, out_kind="mixed_rows", spare=0),
@@ -257,6 +257,7 @@ PINNED = (
         for axis in (3, 2)
     ),
     _case((1,), 1, (0, 1), experts_per_rank=2**31 - 1),
+    _case((2049,), 2049, (0,), *((-1,),) * 15, experts_per_rank=1),
 )
 
 

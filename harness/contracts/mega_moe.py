@@ -89,7 +89,8 @@ _LEGAL = Case(routing=_routed(2, (0, 1), num_experts=2), hidden_size=64, interme
 
 #: Corners that must stay right: one tile for two blocks, as many slots as small tiles take, many tiles for two and an
 #: odd limit, -1 and an unrouted expert 0 together, with padded rows of weights too, both sides of a switch between two
-#: paths, more sorted tiles than blocks (five for two), what is not multiplied as words, and no token.
+#: paths, more sorted tiles than blocks (five for two), one slot more than are sorted in one step, rows that are summed
+#: in several, what is not multiplied as words, and no token.
 PINNED = (
     Case(routing=_routed(1, (0,), num_experts=1), hidden_size=32, intermediate_size=32),
     Case(routing=_routed(32, (0,), num_experts=1), hidden_size=32, intermediate_size=32),
@@ -112,6 +113,8 @@ PINNED = (
         max_blocks=3,
     ),
     Case(routing=_routed(129, (0, 1), (2, -1)), hidden_size=32, intermediate_size=32, max_blocks=2),
+    Case(routing=_routed(129, (0,), *((-1,),) * 7), hidden_size=32, intermediate_size=32),
+    Case(routing=_routed(3, (0,), (-1,), (-1,), num_experts=1), hidden_size=2560, intermediate_size=32, max_blocks=2),
     Case(
         routing=_routed(3, (-1, 1), (0, 1)),
         hidden_size=64,

@@ -52,6 +52,7 @@ class Case(Spec):
     special: Special = "nothing"
     cache_dtype: torch.dtype = torch.uint8
     table_dtype: torch.dtype = torch.int32
+    table_layout: Layout = CONTIGUOUS
     lens_dtype: torch.dtype = torch.int32
     lens_rank: int = 1
     lens_layout: Layout = CONTIGUOUS
@@ -102,6 +103,7 @@ def _cases(draw: st.DrawFn) -> Case:
         special=draw(st.sampled_from(["nothing"] * 5 + specials)),
         cache_dtype=draw(st.sampled_from([torch.uint8, torch.float8_e4m3fn])),
         table_dtype=table_dtype,
+        table_layout=draw(layouts(rank=2, allow=("contiguous", "padded_rows", "step"))),
         lens_dtype=draw(st.sampled_from([torch.int32, torch.int64])),
         lens_rank=draw(st.sampled_from([1, 2])),
         lens_layout=draw(layouts(rank=1, allow=("contiguous", "step"))),
@@ -129,7 +131,7 @@ def inputs(case: Case, device: torch.device, poison: Poison) -> Inputs:
     table = block_table_tensor(case.table, poison, dtype=case.table_dtype)
     for row, column, page in case.planted:
         table[row, column] = page
-    table = table[:, : _columns(case)].contiguous()
+    table = table[:, : _columns(case)].to(device)
     seq_lens = torch.tensor(case.table.seq_lens, dtype=case.lens_dtype, device=device)
     seq_lens = materialise(seq_lens, case.lens_layout, poison, "seq_lens padding")
     return {
@@ -137,7 +139,7 @@ def inputs(case: Case, device: torch.device, poison: Poison) -> Inputs:
         "kv_cache": alone(build_block_cache(case.table, tokens, poison, cache=case.cache, device=device)),
         "weights": materialise(weights.to(device), case.weights_layout, poison, "weights padding"),
         "seq_lens": seq_lens if case.lens_rank == 1 else seq_lens[:, None],
-        "page_table": table.to(device),
+        "page_table": materialise(table, case.table_layout, poison, "page table padding"),
         "max_seq_len": case.max_seq_len,
     }
 
@@ -193,6 +195,7 @@ def features(case: Case) -> frozenset[str]:
         "every code": case.every_code,
         case.special.replace("_", " "): case.special != "nothing",
         "float8 cache": case.cache_dtype == torch.float8_e4m3fn,
+        "table non-contiguous": case.table_layout.kind != "contiguous",
         "int64 table": case.table_dtype == torch.int64,
         "seq_lens of rank 2": case.lens_rank == 2,
         "seq_lens apart": case.lens_layout.kind != "contiguous",
@@ -287,9 +290,10 @@ def _table(seq_lens: tuple[int, ...], *, unused: int = 0) -> BlockTable:
 _LEGAL = Case(num_heads=3, table=_table((70, 5)), max_seq_len=80)
 
 #: Corners that must stay right: an empty sequence, logits wider than the table, ids outside the pool beside good
-#: ones, NaN in a sequence beside one without, heads and sequences 2^31 elements apart.
+#: ones, NaN in a sequence beside one without, entries of a table apart, heads and sequences 2^31 elements apart.
 PINNED = (
     Case(num_heads=1, table=_table((1,)), max_seq_len=1),
+    Case(num_heads=1, table=_table((66, 1)), max_seq_len=66, table_layout=Layout(kind="step", amount=2)),
     Case(num_heads=64, table=_table((65, 0)), max_seq_len=200),
     Case(num_heads=17, table=_table((129,)), max_seq_len=129, planted=((0, 0, -1), (0, 2, 3))),
     Case(num_heads=2, table=_table((3, 64), unused=2), max_seq_len=64, special="nan_key", lens_rank=2),
@@ -304,6 +308,7 @@ PINNED = (
     ),
     Case(num_heads=3, table=_table((2,)), max_seq_len=3, q_layout=far(2), weights_layout=far(1)),
     Case(num_heads=2, table=_table((2, 1, 65)), max_seq_len=66, q_layout=far(4), weights_layout=far(2)),
+    Case(num_heads=1, table=_table((200, 65)), max_seq_len=64 * 512),
 )
 
 #: DeepSeek-V4 indexer: 64 heads; lengths and batches of upstream's measurements.

@@ -13,6 +13,9 @@ _STEP_BITS = _SITE_BITS = 20
 _LOW = (1 << 20) - 1
 #: Programs that a grid may have: threads are twice as many.
 MOST_PROGRAMS = (1 << 22) - 1
+#: Bytes of a storage beyond which only those stretches of a table are copied in which something was touched: the rest
+#: takes no memory before it is.
+_LARGE, _STRETCH = 1 << 26, 1 << 16
 
 
 def pack(thread: Index | int, step: int, site: int) -> Entries | int:
@@ -68,13 +71,23 @@ class Cells:
         self._nbytes = nbytes
         self._journal = journal
         self._tables: dict[str, Entries] = {}
+        #: Of a large storage: way -> which stretches were touched.
+        self._touched: dict[str, NDArray[np.bool_]] = {}
 
     def refine(self, granule: int) -> None:
         """Make the elements smaller."""
         if granule < self.granule:
-            ratio = self.granule // granule
-            self._tables = {way: np.repeat(table, ratio) for way, table in self._tables.items()}
-            self.granule = granule
+            ratio, before = self.granule // granule, self._tables
+            self._tables, stretch, self.granule = {}, _STRETCH // self.granule, granule
+            for way, table in before.items():
+                if way not in self._touched:
+                    self._tables[way] = np.repeat(table, ratio)
+                    continue
+                finer = self.table(way)
+                for number in np.flatnonzero(self._touched[way]).tolist():
+                    entries = np.repeat(table[number * stretch : (number + 1) * stretch], ratio)
+                    place = number * stretch * ratio
+                    finer[place : place + len(entries)] = entries[: len(finer) - place]
 
     def table(self, way: str) -> Entries:
         """Return the entries of one way of touching the elements."""
@@ -94,6 +107,11 @@ class Cells:
         if self._journal.active:
             self._journal.add(self, way, index, table[index])
         table[index] = entries
+        if self._nbytes > _LARGE:
+            touched = self._touched.get(way)
+            if touched is None:
+                touched = self._touched[way] = np.zeros(-(-self._nbytes // _STRETCH), np.bool_)
+            touched[index // (_STRETCH // self.granule)] = True
 
     def note(self, way: str, index: Index, entries: Entries | int, forget: NDArray[np.bool_] | None) -> None:
         """Record accesses of which several programs may make one to an element: the last, and one other.

@@ -18,6 +18,7 @@ FAULTS = (
     _logits("first entry of the row for every program", "table_column_stride, first, num_columns)",
             "table_column_stride, first * 0, num_columns)", "oracle:logits"),
     _logits("entries past the table read", "(column < num_columns)", "(column >= 0)", "memory"),
+    _logits("entries of a row side by side", "column.to(tl.int64) * column_stride", "column.to(tl.int64)", "memory"),
     _logits("scales beside the values", "(_SCALES + offset)", "(offset * 33 + 32)", "oracle:logits"),
     _logits("scale of the first token for all", "(_SCALES + offset)", "(_SCALES + offset * 0)", "oracle:logits"),
     _logits("no relu", "tl.maximum(tl.dot(keys, q), 0.0, propagate_nan=tl.PropagateNan.ALL)", "tl.dot(keys, q)",

@@ -44,7 +44,7 @@ TAGS = {
         "max_seq_len below a length", "max_seq_len past a length", "invalid page -1", "invalid page < -1",
         "invalid page >= pool", "every code", "nan query", "nan key", "nan scale", "inf scale", "nan weight",
         "float8 cache", "int64 table", "seq_lens of rank 2", "seq_lens apart", "q non-contiguous",
-        "weights non-contiguous",
+        "weights non-contiguous", "table non-contiguous",
     },
     "sparse_mla_decode": {
         "sink", "sink=-inf", "sink=+inf", "head_dim_v<512", "softmax_scale given", "huge scores", "extra cache",
@@ -69,7 +69,7 @@ REGIONS = {
     },
     "paged_mqa_logits": {
         "unowned table entries", "unused pages", "unreferenced tokens", "page padding", "q padding", "weights padding",
-        "seq_lens padding",
+        "seq_lens padding", "page table padding",
     },
     "sparse_mla_decode": {
         "index lanes past the length", "page padding", "unused pages", "unreferenced tokens", "token pad bytes",
