@@ -89,9 +89,12 @@ def _search(job: dict[str, Any], send: Any) -> list[Record]:
 
 def _lane(job: dict[str, Any]) -> Any:
     if job["lane"] == "virtual":
-        from harness.elsewhere import virtual_lane
+        from dataclasses import replace
 
-        return virtual_lane(job["target"])
+        from harness.elsewhere import virtual_lane
+        from harness.traffic import record
+
+        return replace(virtual_lane(job["target"]), record=record.read(Path(job["folder"]) / record.RECORD))
     from harness.hardware import selection
     from harness.hardware.lane import device_lane
 

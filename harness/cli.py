@@ -1,8 +1,9 @@
-"""``python -m harness``: verify, list, show, case, sanitize, mutate, targets and new."""
+"""``python -m harness``: verify, list, show, case, sanitize, mutate, targets, traffic and new."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -25,7 +26,16 @@ def entry() -> None:
     """Run the command line of this process and exit with its status."""
     # the default action of SIGTERM would leave child processes behind
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    sys.exit(main(sys.argv[1:]))
+    try:
+        try:
+            status = main(sys.argv[1:])
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # whoever reads has enough; the interpreter would flush once more, and complain
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 128 + signal.SIGPIPE
+    sys.exit(status)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -71,11 +81,18 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _case(options: argparse.Namespace) -> int:
-    _load(options)
+    names, folder = _modules(options)
+    load(names, folder=folder)
     from harness import replay
+    from harness.traffic import record
 
     faults = replay.run(
-        options.contract, options.case, impl=options.impl, target=options.target, write=sys.stdout.write
+        options.contract,
+        options.case,
+        impl=options.impl,
+        target=options.target,
+        record=record.read(folder / record.RECORD),
+        write=sys.stdout.write,
     )
     return FAULTY if faults else PASSED
 
@@ -109,6 +126,13 @@ def _mutate(options: argparse.Namespace) -> int:
 
 def _targets(options: argparse.Namespace) -> int:
     from harness.compiling import command
+
+    names, folder = _modules(options)
+    return PASSED if command.run(options, names, folder) else FAULTY
+
+
+def _traffic(options: argparse.Namespace) -> int:
+    from harness.traffic import command
 
     names, folder = _modules(options)
     return PASSED if command.run(options, names, folder) else FAULTY
@@ -218,6 +242,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     compiling.declare(targets)
     targets.set_defaults(command=_targets)
+
+    traffic = commands.add_parser(
+        "traffic", parents=[registering], epilog=EPILOG,
+        help="what kernels load and store on their pinned cases, beside ci/baselines/traffic.json",
+    )  # fmt: skip
+    traffic.add_argument("contracts", nargs="*", metavar="CONTRACT", help="default: all")
+    traffic.add_argument("--update", action="store_true", help="make what was found the record")
+    traffic.set_defaults(command=_traffic)
 
     memcheck = commands.add_parser(
         "memcheck", parents=[registering], epilog=EPILOG, help="run every kernel on a GPU under compute-sanitizer"

@@ -15,6 +15,8 @@ from harness.poison import QUIET, Pattern
 
 if TYPE_CHECKING:
     from harness.compiling.acceptance import Acceptance, Refusal
+    from harness.traffic.record import Moved, Record
+    from harness.vgpu import VirtualGPU
 
 
 class ContextLost(Exception):
@@ -52,7 +54,7 @@ class Execution:
     ``fault`` whether ``error`` is a kernel fault.  ``kernels`` counts kernel launches, ``configs`` the autotune
     configurations to choose from and ``config`` describes the chosen one.  ``suspects`` are reads of memory that
     nobody wrote.  ``launched`` are the launches, None where the lane does not see them; ``refusals`` those that Triton
-    does not compile, None where it was not asked.
+    does not compile, None where it was not asked; ``moved`` what the launches move, None where it was not counted.
     """
 
     result: Any = None
@@ -67,6 +69,7 @@ class Execution:
     unwritten: Callable[[torch.Tensor], Unwritten | None] = field(default=_all_written, repr=False)
     launched: tuple[Launched, ...] | None = None
     refusals: tuple[Refusal, ...] | None = None
+    moved: Moved | None = None
 
 
 class Lane(Protocol):
@@ -97,8 +100,8 @@ class VirtualLane:
     ``target``: the marker of the target that launch functions are told they launch for; empty: the one they choose.
     ``sample``: how many programs of each grid run, 0 for all.
     ``races``: look for accesses of different programs that nothing orders; "strict": also for two stores of one value.
-    ``asks`` is asked whether Triton compiles
-    what is launched.
+    ``asks`` is asked whether Triton compiles what is launched.  ``counts``: count what launches move; ``record`` is
+    what they are to move on cases that are in it.
     """
 
     profile: str = "sm_120"
@@ -108,6 +111,8 @@ class VirtualLane:
     sample: int = 0
     races: bool | Literal["strict"] = False
     asks: Acceptance | None = field(default=None, repr=False, compare=False)
+    counts: bool = False
+    record: Record | None = field(default=None, repr=False, compare=False)
 
     def interleaved(self, interleavings: Interleavings, seed: int) -> VirtualLane:
         """Return the lane that lets programs take turns."""
@@ -153,6 +158,7 @@ class VirtualLane:
             races=self.races or (wanted is not None and wanted.races),
             on_launch=None if self.asks is None else self.asks.note,
             sample=self.sample,
+            count=self.counts,
         ) as gpu:
             try:
                 with pretending(TARGETS[self.target]) if self.target else nullcontext():
@@ -175,4 +181,11 @@ class VirtualLane:
             unwritten=gpu.unwritten,
             launched=tuple(Launched(kernel=one.kernel, grid=one.grid, given=one.given) for one in gpu.launches),
             refusals=None if self.asks is None or (found := self.asks.refusals()) is None else tuple(found),
+            moved=_moved(gpu) if self.counts else None,
         )
+
+
+def _moved(gpu: VirtualGPU) -> Moved:
+    from harness.traffic.record import together
+
+    return together((one.kernel, one.traffic) for one in gpu.launches if one.traffic is not None)

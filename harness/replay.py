@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from textwrap import indent
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness import cases, selection
 from harness.contract import Contract, Implementation
@@ -17,20 +18,29 @@ from harness.report.summary import counted
 from harness.run import check_case, check_rejections, with_race
 from harness.vast import PROGRAMS, check_vast
 
+if TYPE_CHECKING:
+    from harness.traffic.record import Record
+
 _REJECTION = re.compile(r"\s*Rejection\(label=(?P<quote>['\"])(?P<label>.*?)(?P=quote)")
 
 
 def run(
-    contract: str, text: str, *, impl: str | None, target: str | None = None, write: Callable[[str], object]
+    contract: str,
+    text: str,
+    *,
+    impl: str | None,
+    target: str | None = None,
+    record: Record | None = None,
+    write: Callable[[str], object],
 ) -> int:
     """Replay ``text``, a case or a rejection as reports print them, and return the number of violations.
 
-    ``impl`` chooses implementations as ``selection.pairs`` does; ``target`` is what the virtual GPU is to be. An
-    operation that the virtual GPU is not proven to model counts as a violation. Raises SetupError for a text that is no
-    case of the contract, and for an unknown target.
+    ``impl`` chooses implementations as ``selection.pairs`` does; ``target`` is what the virtual GPU is to be, and
+    ``record`` what launches are to move. An operation that the virtual GPU is not proven to model counts as a
+    violation. Raises SetupError for a text that is no case of the contract, and for an unknown target.
     """
     found = 0
-    lane = virtual_lane(None if target is None else selection.virtual_target(target))
+    lane = replace(virtual_lane(None if target is None else selection.virtual_target(target)), record=record)
     for owner, implementation in selection.pairs((contract,), impl):
         try:
             result, ran = _result(owner, implementation, text, lane)

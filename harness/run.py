@@ -64,7 +64,7 @@ def _run(trial: Trial, config: int | None, every_config: bool, races: bool) -> N
         return
     if races:
         trial.check_race(first, config or 0)
-    if trial.only in ("compiles", "race"):
+    if trial.only in ("compiles", "race", "traffic"):
         return
     trial.run_oracles()
     outputs = trial.judge(first, config or 0)

@@ -22,6 +22,7 @@ from harness.poison import QUIET, Pattern, Poison
 
 if TYPE_CHECKING:
     from harness.compiling.acceptance import Acceptance
+    from harness.traffic.record import Moved
 
 UNCHANGED = "unchanged by content that may hold anything"
 #: Arguments up to this size are made once a case and copied for each launch.
@@ -57,7 +58,7 @@ class Trial:
         if self.lane.device.type == "cpu":
             # a device has no room for a copy that stays: its memory is counted
             self._first = before
-        execution = self.launch(inputs, config=config, lane=self._asking())
+        execution = self.launch(inputs, config=config, lane=self._asking(counts=self._recorded(config) is not None))
         self.result.configs = execution.configs
         self.judge_compilation(execution, config)
         if not self._returned(execution, config):
@@ -68,6 +69,7 @@ class Trial:
         for message in (*before.changes(), *written):
             self.add("inputs", message, config)
         self.judge_launches(execution, config)
+        self.judge_traffic(execution, config)
         return execution
 
     def judge_launches(self, execution: Execution, config: int) -> None:
@@ -79,6 +81,17 @@ class Trial:
             wrong = list(self.contract.launches(self.case, execution.launched))
         for message in wrong:
             self.add("launch", message, config)
+
+    def judge_traffic(self, execution: Execution, config: int) -> None:
+        """Check that the launches move what is recorded of this case, where something is."""
+        recorded = self._recorded(config)
+        if recorded is None or execution.moved is None:
+            return
+        from harness.traffic.record import differences
+
+        self.result.checks_run.add("traffic")
+        for message in differences(recorded, execution.moved):
+            self.add("traffic", message, config)
 
     def judge_compilation(self, execution: Execution, config: int) -> None:
         """Check that Triton compiles what was launched, where it was asked and the refusal is not declared."""
@@ -279,10 +292,16 @@ class Trial:
             message = f"[configuration {config} of {self.result.configs}] {message}"
         self.result.violations.append(Violation(check, message, config, site))
 
-    def _asking(self) -> Lane:
-        if self.asks is None or not isinstance(self.lane, VirtualLane):
+    def _asking(self, *, counts: bool = False) -> Lane:
+        if not isinstance(self.lane, VirtualLane) or (self.asks is None and not counts):
             return self.lane
-        return replace(self.lane, asks=self.asks)
+        return replace(self.lane, asks=self.asks, counts=counts)
+
+    def _recorded(self, config: int) -> Moved | None:
+        """Return what is recorded of this case: of its first configuration, launched as for no other target."""
+        if config or not isinstance(self.lane, VirtualLane) or self.lane.record is None or self.lane.target:
+            return None
+        return self.lane.record.get(str(self.implementation), {}).get(repr(self.case))
 
     def _returned(self, execution: Execution, config: int) -> bool:
         """Whether the launch returned; if not, say why."""

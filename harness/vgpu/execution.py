@@ -23,6 +23,7 @@ from harness.vgpu.values import LEAD, Value, common
 if TYPE_CHECKING:
     from harness.vgpu.races import Races
     from harness.vgpu.scheduler import Scheduler
+    from harness.vgpu.traffic import Counter
 
 #: Elements above which computing them dominates the cost of an operation.
 _COSTLY = 1 << 16
@@ -69,6 +70,8 @@ class Execution:
         self.mask: Where | None = None
         #: Looks for races between programs; None when nobody asked for it.
         self.races: Races | None = None
+        #: Counts what is moved; None when nobody asked for it.
+        self.counter: Counter | None = None
         #: Whether programs take turns from their first atomic or volatile access on.
         self.interleaves = False
         #: How many programs the device holds at once.
@@ -104,6 +107,8 @@ class Execution:
         """Keep every change since the last commit, and the suspicious reads."""
         if self.races is not None:
             self.races.keep()
+        if self.counter is not None:
+            self.counter.keep()
         self._journal.clear()
         for suspect in self._pending:
             self.suspects.setdefault((suspect.kernel, suspect.file, suspect.line, suspect.argument), suspect)
@@ -113,6 +118,8 @@ class Execution:
         """Undo every change since the last commit."""
         if self.races is not None:
             self.races.undo()
+        if self.counter is not None:
+            self.counter.forget()
         self._journal.undo()
         self._pending.clear()
 

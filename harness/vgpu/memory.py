@@ -98,6 +98,8 @@ def load(
     element = _element(pointer)
     execution.touch()
     execution.saw(pointer.shape)
+    if execution.counter is not None and order is None:
+        execution.counter.add(execution, mask, pointer.shape, element.bytes, stored=False)
     pieces = parts(execution, pointer)
     enabled = execution.active(mask, pointer.data.shape)
     if len(pieces) == 1 and pieces[0][2] is None:
@@ -130,6 +132,8 @@ def store(execution: Execution, pointer: Value, value: Value, mask: Value | None
     element = _element(pointer)
     execution.touch()
     execution.saw(pointer.shape)
+    if execution.counter is not None and order is None:
+        execution.counter.add(execution, mask, pointer.shape, element.bytes, stored=True)
     bits = to_bits(value, element)
     enabled = execution.active(mask, pointer.data.shape, bits.shape)
     for region, offsets, lanes in parts(execution, pointer):

@@ -24,6 +24,7 @@ from harness.vgpu.profiles import profile as profile_named
 from harness.vgpu.races import Races
 from harness.vgpu.schedule import COMPUTE_UNITS, Schedule
 from harness.vgpu.shadow import Pattern, Shadow, Unwritten, Watch
+from harness.vgpu.traffic import Counter, Traffic
 from harness.vgpu.triton_adapter import Adapter, adapter
 
 #: Largest block seen, by kernel and the constants it was launched with: how many programs to run at once.
@@ -38,7 +39,8 @@ _MOST_USES = 200
 class Launch:
     """One kernel launch: its name, grid, which of how many autotune configurations, programs, and wall time.
 
-    ``given`` holds the numbers and words among the keyword arguments: constants and options.
+    ``given`` holds the numbers and words among the keyword arguments: constants and options.  ``traffic`` is what it
+    moved, where that was counted.
     """
 
     kernel: str
@@ -48,6 +50,7 @@ class Launch:
     programs: int
     seconds: float
     given: Mapping[str, Any] = field(default_factory=dict)
+    traffic: Traffic | None = None
 
 
 class VirtualGPU:
@@ -69,7 +72,7 @@ class VirtualGPU:
     first, as it does on hardware, where it is kept in memory that the launch asks for.
 
     ``sample``: of each grid run only so many programs, the first and the last among them; 0 is all.  What they compute
-    is not what the launch computes, but where they read and write is.
+    is not what the launch computes, but where they read and write is.  ``count``: count what each launch moves.
 
     Raises RuntimeError on entry if Triton is not of a supported version or another virtual GPU is active in this
     thread.  A fault is raised out of the launch as a KernelFault.
@@ -90,6 +93,7 @@ class VirtualGPU:
         allocator: bool = False,
         on_launch: Callable[[Any, tuple[Any, ...], dict[str, Any]], object] | None = None,
         sample: int = 0,
+        count: bool = False,
     ) -> None:
         if unwritten_reads not in ("record", "fault"):
             raise ValueError(f"unwritten_reads={unwritten_reads!r}: 'record' or 'fault' is needed")
@@ -110,6 +114,7 @@ class VirtualGPU:
         self._on_launch = on_launch
         self._allocator = allocator
         self._sample = sample
+        self._count = count
         self._shadow = Shadow(fill)
         self._stack = contextlib.ExitStack()
         self._chosen = (0, 1)
@@ -203,6 +208,8 @@ class VirtualGPU:
         execution.untrusted = self.untrusted
         if self._races and sizes != (1, 1, 1):
             execution.races = Races(execution, strict=self._races == "strict")
+        if self._count:
+            execution.counter = Counter()
         self._builder.execution = execution
         programs = sizes[0] * sizes[1] * sizes[2]
         self._watch.paused = True
@@ -219,7 +226,8 @@ class VirtualGPU:
                     self.suspects.append(suspect)
             seconds = time.perf_counter() - begin
             given = {name: value for name, value in kwargs.items() if isinstance(value, int | float | str)}
-            self.launches.append(Launch(function.__name__, sizes, *self._chosen, programs, seconds, given))
+            moved = None if execution.counter is None else execution.counter.total
+            self.launches.append(Launch(function.__name__, sizes, *self._chosen, programs, seconds, given, moved))
 
     def _execute(
         self, execution: Execution, fn: Any, function: Any, arguments: dict[str, Any], sizes: tuple[int, int, int]

@@ -1,8 +1,15 @@
 """The command line: what it prints, and one clear line with status 2 for what cannot run."""
 
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from harness import cli
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -87,3 +94,14 @@ def test_new_writes_a_module_that_list_then_shows(run):
     assert status == 0
     assert out.splitlines()[0] == "wrote row_scale.py"
     assert "conformance_modules = row_scale" in out
+
+
+def test_a_reader_that_has_enough_ends_it_without_a_word():
+    # the reader is gone before a word is written; 141 is what a shell calls the end by SIGPIPE
+    code = "from harness import cli; cli.main = lambda arguments: print('a row') or 0; cli.entry()"
+    words = shlex.join([sys.executable, "-c", code])
+    done = subprocess.run(
+        ["bash", "-c", f"(sleep 1; {words}) | true; echo ${{PIPESTATUS[0]}}"],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("141\n", "")
