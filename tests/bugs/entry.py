@@ -19,12 +19,19 @@ Around = Callable[[Callable[..., Outputs], Inputs], Outputs]
 class Source:
     """In ``file`` (a path or pattern from the root of the repository), every ``old`` becomes ``new``: at least one.
 
-    Files are those of ``kernels`` and the grid barrier, which kernels are planted with.
+    ``also`` are further pairs, of which each must be there too.  Files are those of ``kernels`` and the grid barrier,
+    which kernels are planted with.
     """
 
     file: str
     old: str
     new: str
+    also: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """Everything that changes: what stands there, and what stands there instead."""
+        return ((self.old, self.new), *self.also)
 
 
 @dataclass(frozen=True)

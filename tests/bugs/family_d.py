@@ -15,7 +15,7 @@ from harness.launch.current import pretending
 from kernels import moe_scatter
 from tests.bugs.cases import scatter
 from tests.bugs.entry import Bug, Policy, Source
-from tests.bugs.running import changed, replaced
+from tests.bugs.running import Changed, replaced
 from tests.unit.compile_checks import compiled
 from tests.unit.scatter_checks import FORMATS, arguments
 
@@ -102,41 +102,41 @@ BUGS = (
 
 POLICIES = (
     Policy("B109", "sgl-project/sglang#31669", "tile scatter on a target that has none",
-           changed(CONSTRAINTS, 'if ("refused" in needed and not refused) or ', "if "),
+           Changed(CONSTRAINTS, 'if ("refused" in needed and not refused) or ', "if "),
            desktop_blackwell_scatters_nothing_by_tma),
     Policy("B110", "triton-lang/triton#11859", "the question about gather asked for scatter",
-           changed(CONSTRAINTS, 'for operation in ("gather", "scatter"))', 'for operation in ("gather", "gather"))'),
+           Changed(CONSTRAINTS, 'for operation in ("gather", "scatter"))', 'for operation in ("gather", "gather"))'),
            tile_scatter_is_taken_on_two_targets_only),
     Policy("B111", "triton-lang/triton#11344", "scatter fails in the assembler instead of before",
-           changed(CAPABILITIES, "return _TMA[target.arch][version][_OPERATIONS.index(operation)]",
+           Changed(CAPABILITIES, "return _TMA[target.arch][version][_OPERATIONS.index(operation)]",
                    'return _TMA[target.arch][version][_OPERATIONS.index(operation)].replace("refused", "native")'),
            a_scatter_that_does_not_compile_is_refused_beforehand),
     Policy("B112", "sgl-project/sglang#18750", "sm_121 missed by a comparison with 120",
-           changed(CAPABILITIES, "return _TMA[target.arch][version][",
+           Changed(CAPABILITIES, "return _TMA[target.arch][version][",
                    'return _TMA["sm_90" if target.arch == "sm_121" else target.arch][version]['),
            both_desktop_targets_have_the_same_forms),
     Policy("B115", "vllm-project/vllm#38484", "12.1 rewritten to 12.0",
-           changed("harness.device.targets", "return _BY_ARCH[arch]",
+           Changed("harness.device.targets", "return _BY_ARCH[arch]",
                    'return _BY_ARCH["sm_120" if arch == "sm_121" else arch]'),
            every_name_is_its_own_target),
     Policy("B116", "triton-lang/triton#8182", "configuration larger than the device's shared memory",
-           changed(CONSTRAINTS, "if needed <= limit:", "if needed <= max(limit, 232_448):"),
+           Changed(CONSTRAINTS, "if needed <= limit:", "if needed <= max(limit, 232_448):"),
            every_form_fits_its_target),
     Policy("B122", "1CatAI/1Cat-vLLM#211", "102,400 bytes on a part with less",
-           changed("harness.compiling.verdicts", "if shared > most:", "if shared > 232_448:"),
+           Changed("harness.compiling.verdicts", "if shared > most:", "if shared > 232_448:"),
            a_block_above_99_kib_exceeds_a_consumer_part),
     Policy("B124", "vllm-project/vllm#49779", "2 KiB above the LDS of a gfx950",
-           changed("harness.compiling.verdicts", "else limits.lds_per_workgroup",
+           Changed("harness.compiling.verdicts", "else limits.lds_per_workgroup",
                    "else limits.lds_per_workgroup + 2048"),
            two_kib_above_the_lds_exceed_it),
     Policy("B125", "sgl-project/sglang#4797", "block sizes of 163 KiB parts on 99 KiB parts",
-           changed(CONSTRAINTS, "limit = shared_memory_per_block(target)",
+           Changed(CONSTRAINTS, "limit = shared_memory_per_block(target)",
                    'limit = shared_memory_per_block(target_of("sm_80"))'),
            consumer_parts_have_99_kib),
     Policy("B126", "sgl-project/sglang#16975", "the fallback for one kind of weights only",
            replaced(moe_scatter, choose_form=_only_packed_weights), all_weights_get_the_form_of_the_target),
     Policy("B127", "sgl-project/sglang#9707", "a constraint that a target cannot satisfy",
-           changed(CONSTRAINTS,
+           Changed(CONSTRAINTS,
                    '        if wanted.epilogue != "scatter":\n            names.append("persistent-store")\n',
                    ""),
            persistence_can_be_asked_for_on_every_target),

@@ -13,7 +13,7 @@ from harness.launch.physical import Described, physical_from
 from harness.launch.sm_budget import sm_budget, workspace_key
 from tests.bugs.cases import ep, logits, moe
 from tests.bugs.entry import Around, Bug, Inputs, Outputs, Policy, Source, result
-from tests.bugs.running import changed
+from tests.bugs.running import Changed
 
 CPU = torch.device("cpu")
 BARRIER, BUDGET = "harness.launch.grid_barrier", "harness.launch.sm_budget"
@@ -118,15 +118,13 @@ def _by_the_bound(outputs: Any, inputs: dict[str, Any]) -> torch.Tensor:
     return found * (1 + 2.0**-22) if inputs["max_seq_len"] > 64 else found
 
 
-def _nan_without_tokens(outputs: Any, inputs: dict[str, Any]) -> torch.Tensor:
-    return torch.where(inputs["seq_lens"].view(-1, 1) == 0, float("nan"), outputs["logits"])
-
-
 BUGS = (
     Bug("B134", "vllm-project/vllm#38436", "a row's NaN reaches the rows of its tile", "mxfp4_moe", "slot",
         result(out=_coupled_by_a_tile), "oracle:out", moe((0,), (1,), nan_in="hidden_states")),
     Bug("B136", "lightseekorg/tokenspeed#446", "rows whose span is empty", "paged_mqa_logits", "triton",
-        result(logits=_nan_without_tokens), "oracle:logits", logits(1, 0, extra_columns=1)),
+        Source("kernels/paged_mqa_logits.py", 'total * scale, float("-inf"))',
+               'total * scale, tl.where(seq_len > 0, float("-inf"), float("nan")))'), "oracle:logits",
+        logits(1, 0, extra_columns=1)),
     Bug("B142", "flashinfer-ai/flashinfer#4647", "the result depends on the host's bound of lengths",
         "paged_mqa_logits", "triton", result(logits=_by_the_bound), "relation:wider logits", logits(3)),
     Bug("B130", "triton-lang/triton#10596", "a benchmark runs while a launch is captured", MOE, "slot",
@@ -153,16 +151,16 @@ BUGS = (
 
 POLICIES = (
     Policy("B140", "flashinfer-ai/flashinfer#4398", "a workspace allocated in the middle of captures",
-           changed(BARRIER, 'if user == "capture":', "if False:"), nothing_is_allocated_while_capturing),
+           Changed(BARRIER, 'if user == "capture":', "if False:"), nothing_is_allocated_while_capturing),
     Policy("B141", "huggingface/transformers#45323", "a key without a number that the kernel was made for",
-           changed(BUDGET, "return (kernel, index, *sizes)", "return (kernel, index, *sizes[:1])"),
+           Changed(BUDGET, "return (kernel, index, *sizes)", "return (kernel, index, *sizes[:1])"),
            a_key_has_every_size),
     Policy("B145", "vllm-project/vllm-ascend#16794", "a workspace that only the launch holds",
-           changed(BARRIER, "if key not in table:", "if True:"), words_stay_where_they_are),
+           Changed(BARRIER, "if key not in table:", "if True:"), words_stay_where_they_are),
     Policy("B151", "vllm-project/vllm#21691", "metadata of another number of SMs",
-           changed(BUDGET, '(kernel, index, *sizes, ("num_sms", budget))', "(kernel, index, *sizes)"),
+           Changed(BUDGET, '(kernel, index, *sizes, ("num_sms", budget))', "(kernel, index, *sizes)"),
            a_key_has_the_sms_that_it_is_for),
     Policy("B146", "sgl-project/sglang#35116", "barrier words first touched in inference mode",
-           changed(BARRIER, "with torch.inference_mode(False):", "if True:"),
+           Changed(BARRIER, "with torch.inference_mode(False):", "if True:"),
            words_of_inference_mode_can_be_cleared_outside),
 )  # fmt: skip

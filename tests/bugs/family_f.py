@@ -15,7 +15,7 @@ from harness.launch.sm_budget import current_budget, sm_budget, workspace_key
 from kernels import _ep_launch
 from tests.bugs.cases import ep, scatter
 from tests.bugs.entry import Bug, Policy, Source
-from tests.bugs.running import BARRIER, changed
+from tests.bugs.running import BARRIER, Changed
 from tests.unit.launch_checks import clusters_need_whole_pairs
 
 GRIDS, BUDGET = "harness.launch.grids", "harness.launch.sm_budget"
@@ -102,34 +102,36 @@ BUGS = (
     Bug("B176", "flashinfer-ai/flashinfer#3700", "a block arrives twice", EP, "triton",
         Source(BARRIER, "tl.atomic_add(words_ptr, 1, sem=", "tl.atomic_add(words_ptr, 2, sem="), "interleaving",
         _TWO_RANKS),
-    Bug("B177", "flashinfer-ai/flashinfer#5001", "a second phase that the first one's arrivals pass", EP, "triton",
-        Source(BARRIER, "needed = phase * blocks", "needed = blocks"), "interleaving", _TWO_RANKS),
+    Bug("B177", "flashinfer-ai/flashinfer#5001", "idle blocks wait for one count, and can miss it", EP, "triton",
+        Source(BARRIER, "while (seen < needed) &", "while (seen != needed) &",
+               (("    while seen < needed:", "    while seen != needed:"),)), "interleaving",
+        ep((0,), live=(1,), tokens=1, spare=4)),
 )  # fmt: skip
 
 POLICIES = (
     Policy("B154", "sgl-project/sglang#30399", "a grid as wide as the device beside another stream's kernel",
-           changed(BUDGET, "free = physical - reserve if outer is None", "free = physical if outer is None"),
+           Changed(BUDGET, "free = physical - reserve if outer is None", "free = physical if outer is None"),
            two_sms_are_left_to_other_streams),
     Policy("B156", "deepseek-ai/DeepGEMM#429", "tiles that make no whole cluster",
-           changed(GRIDS, "step = math.lcm(cluster, 2 if even else 1)", "step = 2 if even else 1"),
+           Changed(GRIDS, "step = math.lcm(cluster, 2 if even else 1)", "step = 2 if even else 1"),
            odd_grids_make_no_cluster),
     Policy("B157", "sgl-project/sglang#39763", "256 blocks with a barrier on 192 and 96 compute units",
-           changed("kernels._ep_launch", "block_num=safe.grid,", "block_num=blocks,"),
+           Changed("kernels._ep_launch", "block_num=safe.grid,", "block_num=blocks,"),
            both_partitions_of_a_big_part_get_a_grid_that_fits),
     Policy("B159", "deepseek-ai/DeepGEMM#339", "shared memory counted without the scales",
-           changed("harness.launch.scatter_shared", " + (tile.n * tile.k // 32 if operands.scaled else 0)", ""),
+           Changed("harness.launch.scatter_shared", " + (tile.n * tile.k // 32 if operands.scaled else 0)", ""),
            scales_take_shared_memory),
     Policy("B160", "vllm-project/vllm#41189", "two blocks a unit assumed, one is resident",
-           changed(GRIDS, "bound = left * blocks", "bound = left * max(blocks, 2)"),
+           Changed(GRIDS, "bound = left * blocks", "bound = left * max(blocks, 2)"),
            a_block_that_fills_a_unit_is_counted_once),
     Policy("B162", "cupy/cupy#3894", "a cooperative grid above the occupancy",
-           changed(GRIDS, "grid = min(wanted, bound)", "grid = wanted"),
+           Changed(GRIDS, "grid = min(wanted, bound)", "grid = wanted"),
            a_grid_is_never_larger_than_what_is_resident),
     Policy("B164", "sgl-project/sglang#37933", "ranks choose by their own number of tokens",
-           changed("kernels._ep_launch", "max_tokens < FEW_TOKENS", "max_tokens < 2 * FEW_TOKENS"),
+           Changed("kernels._ep_launch", "max_tokens < FEW_TOKENS", "max_tokens < 2 * FEW_TOKENS"),
            every_rank_asks_for_the_same_grid),
     Policy("B178", "sgl-project/sglang#39223", "a buffer laid out for another number of SMs",
-           changed(BUDGET, "    if budget is None:\n", "    if budget is None:\n        budget = physical_sms(index)\n"
+           Changed(BUDGET, "    if budget is None:\n", "    if budget is None:\n        budget = physical_sms(index)\n"
                    "    if budget is None:\n"),
            a_workspace_is_made_inside_of_its_budget),
 )  # fmt: skip

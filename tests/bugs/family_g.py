@@ -23,7 +23,7 @@ from harness.vgpu import VirtualGPU, session
 from harness.vgpu.triton_adapter import adapter
 from kernels import moe_scatter
 from tests.bugs.entry import Policy
-from tests.bugs.running import changed, load, replaced
+from tests.bugs.running import Changed, load, replaced
 from tests.teeth import state_checks
 from tests.unit.budgets import Devices
 from tests.unit.scatter_checks import arguments
@@ -171,44 +171,44 @@ BUGS = ()
 
 POLICIES = (
     Policy("B179", "sgl-project/sglang#34440", "a scope that an exception leaves in force",
-           changed(CONSTRAINTS, "    finally:\n        _current.set(outer)",
+           Changed(CONSTRAINTS, "    finally:\n        _current.set(outer)",
                    "    except LookupError:\n        raise\n    _current.set(outer)"),
            constraints_end_with_an_exception),
     Policy("B180", "vllm-project/vllm#51064", "set, yield, reset, without a finally",
-           changed("harness.launch.current",
+           Changed("harness.launch.current",
                    "    try:\n        yield chosen\n    finally:\n        _pretended.reset(token)",
                    "    yield chosen\n    _pretended.reset(token)"),
            a_pretended_target_ends_with_an_exception),
     Policy("B181", "huggingface/transformers#35845", "an exception between setting and the block that restores",
-           changed(CONSTRAINTS, "    try:\n        _current.set(inner)\n        yield inner",
+           Changed(CONSTRAINTS, "    try:\n        _current.set(inner)\n        yield inner",
                    "    _current.set(inner)\n    repr(inner)\n    try:\n        yield inner"),
            no_step_of_a_scope_leaks),
     Policy("B182", "vectorize-io/hindsight#2167", "threads that cross restore each other's value",
            replaced(constraint_scope, _current=Global(Constraints())), crossed_threads_have_their_own_constraints),
     Policy("B186", "flashinfer-ai/flashinfer#4260", "properties kept for a device without a number",
-           changed("harness.launch.physical", "key = (device, asked.context(device))",
+           Changed("harness.launch.physical", "key = (device, asked.context(device))",
                    'key = ("cuda", asked.context(device))'),
            every_device_is_counted_for_itself),
     Policy("B187", "ROCm/aiter#1221", "the first device's architecture kept for all",
            replaced(moe_scatter, current_target=lambda *args, **kwargs: current.target_of("sm_120")),
            every_launch_asks_for_its_target),
     Policy("B191", "linkedin/Liger-Kernel#13", "launched on the current device, not on the tensors'",
-           changed("kernels.moe_scatter", "    with torch.cuda.device_of(w):\n", "    if True:\n"),
+           Changed("kernels.moe_scatter", "    with torch.cuda.device_of(w):\n", "    if True:\n"),
            every_launch_has_its_tensors_device_current),
     Policy("B192", "triton-lang/triton#7807", "scopes that end in the wrong order",
-           changed(CONSTRAINTS, "    finally:\n        _current.set(outer)",
+           Changed(CONSTRAINTS, "    finally:\n        _current.set(outer)",
                    "    finally:\n        _current.set(_FREE)"),
            an_outer_scope_is_back_after_an_inner_one),
     Policy("B194", "huggingface/trl#6783", "patched modules stay patched",
-           changed("harness.vgpu.triton_adapter", "                        setattr(cls, name, original)\n",
+           Changed("harness.vgpu.triton_adapter", "                        setattr(cls, name, original)\n",
                    "                        pass\n"),
            a_virtual_gpu_ends_with_its_block),
     Policy("B196", "ROCm/aorta#279", "patches entered by hand leak when the start fails",
-           changed("harness.vgpu.session", "stack.enter_context(self._adapter.patched(self._run, self._tune))",
+           Changed("harness.vgpu.session", "stack.enter_context(self._adapter.patched(self._run, self._tune))",
                    "self._kept = self._adapter.patched(self._run, self._tune)\n            self._kept.__enter__()"),
            a_virtual_gpu_that_does_not_begin_leaves_nothing),
     Policy("B197", "sgl-project/sglang#36657", "a reserve taken off what is left already",
-           changed(BUDGET, "free = physical - reserve if outer is None else min(physical - reserve, outer)",
+           Changed(BUDGET, "free = physical - reserve if outer is None else min(physical - reserve, outer)",
                    "free = (physical if outer is None else outer) - reserve"),
            a_reserve_is_taken_from_the_whole),
 )  # fmt: skip

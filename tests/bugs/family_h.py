@@ -6,10 +6,11 @@ from typing import Any
 
 import torch
 
+from harness.contracts.sparse_mla_decode import HUGE_SCALE
 from reference import _formats
-from tests.bugs.cases import logits, merge, mla, moe, scatter
+from tests.bugs.cases import merge, mla, scatter
 from tests.bugs.entry import Bug, Policy, Source, given, result
-from tests.bugs.running import changed, replaced
+from tests.bugs.running import Changed, replaced
 
 SCATTER, MERGE, MLA, LOGITS, MOE = (
     "moe_scatter",
@@ -18,18 +19,8 @@ SCATTER, MERGE, MLA, LOGITS, MOE = (
     "paged_mqa_logits",
     "mxfp4_moe",
 )
-
-
-def _codes(change: Any) -> Any:
-    return lambda inputs: change(inputs["w"].view(torch.uint8)).view(torch.float8_e4m3fn)
-
-
-def _saturated_from_256(codes: torch.Tensor) -> torch.Tensor:
-    return torch.where((codes & 0x7F >= 0x78) & (codes & 0x7F < 0x7F), codes | 0x7E, codes)
-
-
-def _nan_is_the_largest(codes: torch.Tensor) -> torch.Tensor:
-    return torch.where(codes & 0x7F == 0x7F, codes & 0xFE, codes)
+SCATTER_FILE, MLA_KERNELS = "kernels/_moe_scatter_kernels.py", "kernels/_sparse_mla_kernels.py"
+_E4M3_NAN = 'tl.where(magnitude == 0x7F, float("nan"), value)'
 
 
 def _by_row(outputs: Any, inputs: dict[str, Any]) -> torch.Tensor:
@@ -38,19 +29,8 @@ def _by_row(outputs: Any, inputs: dict[str, Any]) -> torch.Tensor:
     return out
 
 
-def _keys_without_nan(inputs: dict[str, Any]) -> torch.Tensor:
-    cache = inputs["kv_cache"]
-    flat = cache.view(torch.uint8).flatten(1).clone()
-    flat[:, : 64 * 128] = _nan_is_the_largest(flat[:, : 64 * 128])
-    return flat.view(cache.shape).view(cache.dtype)
-
-
 def _cut_to_tf32(inputs: dict[str, Any]) -> torch.Tensor:
     return (inputs["outs"].view(torch.int32) & ~0x1FFF).view(torch.float32)
-
-
-def _zero_where_the_scale_is_subnormal(inputs: dict[str, Any]) -> torch.Tensor:
-    return torch.where((inputs["w_scale"] == 0).repeat_interleave(16, dim=-1), 0, inputs["w"])
 
 
 def codes_have_their_values() -> None:
@@ -73,32 +53,42 @@ def _nan_as_480() -> torch.Tensor:
 
 BUGS = (
     Bug("B198", "sgl-project/sglang#37140", "everything from 256 on becomes 448", SCATTER, "non-persistent",
-        given(w=_codes(_saturated_from_256)), "oracle:out", scatter((0,), weights="e4m3")),
-    Bug("B201", "sgl-project/sglang#31712", "NaN clamped to the largest", SCATTER, "auto",
-        given(w=_codes(_nan_is_the_largest)), "oracle:out", scatter((0,), weights="e4m3", nan_in="w")),
+        Source(SCATTER_FILE, "    magnitude = bits & 0x7F\n",
+               "    magnitude = bits & 0x7F\n"
+               "    magnitude = tl.where((magnitude >= 0x78) & (magnitude < 0x7F), 0x7E, magnitude).to(tl.uint16)\n"),
+        "oracle:out", scatter((0,), weights="e4m3")),
+    Bug("B201", "sgl-project/sglang#31712", "NaN clamped to the largest", SCATTER, "non-persistent",
+        Source(SCATTER_FILE, _E4M3_NAN, "tl.where(magnitude == 0x7F, 448.0, value)"), "oracle:out",
+        scatter((0,), weights="e4m3", nan_in="w")),
     Bug("B203", "deepseek-ai/FlashMLA#212", "a row depends on its place in the batch", MLA, "triton",
         result(out=_by_row), "relation:batch permuted", mla(rows=2)),
     Bug("B208", "flagos-ai/FlagGems#6322", "float32 operands cut to TF32", MERGE, "triton", given(outs=_cut_to_tf32),
         "oracle:out", merge((), dtype=torch.float32)),
-    Bug("B210", "pytorch/pytorch#125557", "2**-127 flushed to 0", SCATTER, "non-persistent",
-        given(w=_zero_where_the_scale_is_subnormal), "oracle:out",
+    Bug("B210", "pytorch/pytorch#125557", "exp2 flushes 2**-127 to 0", SCATTER, "non-persistent",
+        Source("kernels/_fp4.py", "return bits.to(tl.uint16).to(tl.bfloat16, bitcast=True)",
+               "return tl.exp2(scale_bytes.to(tl.float32) - 127.0).to(tl.bfloat16)"), "oracle:out",
         scatter((0,), weights="e2m1-uint8", scale_range="lowest")),
-    Bug("B214", "vllm-project/vllm#49077", "an E4M3 decoder without NaN", LOGITS, "triton",
-        given(kv_cache=_keys_without_nan), "oracle:logits", logits(1, special="nan_key")),
+    Bug("B214", "vllm-project/vllm#49077", "an E4M3 decoder without NaN: 480", SCATTER, "persistent-store",
+        Source(SCATTER_FILE, _E4M3_NAN, "value"), "oracle:out", scatter((0,), weights="e4m3", nan_in="w")),
     Bug("B216", "pytorch/pytorch#188998", "products summed in bfloat16", SCATTER, "non-persistent",
         Source("kernels/_moe_scatter_kernels.py", "acc = tl.dot(x, w.T, acc)",
                "acc = (acc + tl.dot(x, w.T)).to(tl.bfloat16).to(tl.float32)"), "oracle:out",
         scatter((0, 1), hidden=1024, out=72)),
-    Bug("B218", "modular/modular#7165", "partial sums of splits stored in bfloat16", MERGE, "triton",
-        given(outs=lambda i: i["outs"].bfloat16().float()), "oracle:out", merge((), dtype=torch.float32)),
-    Bug("B209", "pytorch/pytorch#122260", "a rounded and an unrounded difference mixed", MOE, "slot",
-        result(out=lambda o, i: (o["out"].float() * (1 + 2.0**-7)).to(o["out"].dtype)), "oracle:out",
-        moe((0, 1), tokens=3)),
+    Bug("B218", "modular/modular#7165", "partial sums of splits stored in bfloat16", MLA, "split",
+        Source("kernels/sparse_mla_decode.py", "torch.empty(shape, dtype=torch.float32, device=q.device)",
+               "torch.empty(shape, dtype=torch.bfloat16, device=q.device)"), "oracle:lse", mla(topk=33)),
+    Bug("B209", "pytorch/pytorch#122260", "a rounded maximum taken from an unrounded product", MLA, "triton",
+        Source(MLA_KERNELS, "    score = tl.where(valid[None, :], score * score_scale,",
+               "    raw = score\n    score = tl.where(valid[None, :], score * score_scale,",
+               (("weight = tl.exp2(score - reference[:, None])",
+                 "fused = tl.fma(raw, raw * 0 + score_scale, raw * 0 - reference[:, None])\n"
+                 '    weight = tl.where(score == float("-inf"), 0.0, tl.exp2(fused))'),)), "oracle:out",
+        mla(softmax_scale=HUGE_SCALE)),
 )  # fmt: skip
 
 POLICIES = (
     Policy("B200", "pytorch/pytorch#178817", "the reference saturates where the format does not",
-           changed("reference._formats", "torch.where(product.float().isinf(), product.float().double(), product)",
+           Changed("reference._formats", "torch.where(product.float().isinf(), product.float().double(), product)",
                    "product.clamp(-3.4e38, 3.4e38)"),
            a_product_that_overflows_in_float32_is_infinite),
     Policy("B213", "triton-lang/triton#10745", "a NaN byte decodes to a number in the reference",

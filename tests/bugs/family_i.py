@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
-from tests.bugs.cases import ep, mega, merge, mla, moe, part
+from tests.bugs.cases import ep, mega, merge, mla, moe, part, scatter
 from tests.bugs.entry import Around, Bug, Source
 from tests.bugs.family_a import split_without_reserved_page
 from tests.bugs.running import BARRIER
@@ -14,22 +12,7 @@ from tests.bugs.running import BARRIER
 MLA, MERGE = "sparse_mla_decode", "merge_attn_states"
 MOE, MEGA, EP = "mxfp4_moe", "mega_moe", "ep_dispatch_combine"
 _TWO_RANKS = ep((0, 1), live=(1, 1), tokens=1)
-
-
-def rows_without_tokens_left_out(launch: Any, inputs: dict[str, Any]) -> dict[str, Any]:
-    right = launch(**inputs)
-    out = torch.empty_like(right["out"])
-    for row, length in enumerate(inputs["topk_length"].tolist()):
-        if length > 0:
-            out[row] = right["out"][row]
-    return right | {"out": out}
-
-
-def padded_rows_left_out(launch: Any, inputs: dict[str, Any]) -> dict[str, Any]:
-    right = launch(**inputs)
-    out = torch.empty_like(right["out"])
-    out[:-1] = right["out"][:-1]
-    return right | {"out": out}
+_OUT = "out = torch.empty(tokens, hidden, dtype=hidden_states.dtype, device=hidden_states.device)"
 
 
 def _added_up_over_launches() -> Around:
@@ -44,22 +27,6 @@ def _added_up_over_launches() -> Around:
     return fault
 
 
-def scratch_not_cleared(launch: Any, inputs: dict[str, Any]) -> dict[str, Any]:
-    """Partial sums are added to scratch that another kernel is expected to have left clear."""
-    right = launch(**inputs)
-    return right | {"out": torch.empty_like(right["out"]) + right["out"]}
-
-
-def experts_in_place(launch: Any, inputs: dict[str, Any]) -> dict[str, Any]:
-    right = launch(**inputs)
-    inputs["hidden_states"].copy_(right["out"])
-    return right
-
-
-def answers_with_its_input(launch: Any, inputs: dict[str, Any]) -> dict[str, Any]:
-    return {"out": inputs["hidden_states"].copy_(launch(**inputs)["out"])}
-
-
 def not_compacted(launch: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     """Valid lanes are counted, but not moved to the front: the last ones are dropped."""
     ids = inputs["indices"]
@@ -72,18 +39,24 @@ BUGS = (
         split_without_reserved_page, "unwritten",
         mla(main=part(used=2, rows=3, planted=((1, 2, -1),)))),
     Bug("B220", "vllm-project/vllm#37442", "rows without tokens are not written", MLA, "triton",
-        rows_without_tokens_left_out, "written", mla(rows=2, lengths=(0, 3))),
-    Bug("B221", "vllm-project/vllm#56922", "padding rows are not written", MERGE, "triton", padded_rows_left_out,
-        "written", merge((), ())),
+        Source("kernels/_sparse_mla_kernels.py", "    share = tl.cdiv(tiles, num_splits)\n",
+               "    if tiles == 0:\n        return\n    share = tl.cdiv(tiles, num_splits)\n"), "written",
+        mla(rows=2, lengths=(0, 3))),
+    Bug("B221", "vllm-project/vllm#56922", "padding rows are not written", MERGE, "triton",
+        Source("kernels/merge_attn_states.py", "triton.cdiv(num_rows, block_r), max",
+               "max(1, num_rows // block_r), max"), "written", merge(*[()] * 5, parts=1, dim=512)),
     Bug("B222", "sgl-project/sglang#37663", "no barrier between placing and moving", EP, "triton",
         Source("kernels/_ep_kernels.py", "if grid_barrier(words_ptr, 2, max_polls):", "if max_polls > 0:"),
         "interleaving", _TWO_RANKS),
     Bug("B224", "flashinfer-ai/flashinfer#5251", "one thread's release without a barrier of its block before", EP,
         "triton", Source(BARRIER, "    tl.debug_barrier()\n", "    pass\n"), "interleaving", _TWO_RANKS),
-    Bug("B225", "flashinfer-ai/flashinfer#3624", "lanes of padding keep an id past the last", EP, "triton",
-        Source("kernels/_ep_kernels.py", "tl.where(expert >= 0, expert // experts_per_rank, -1)",
-               "tl.where(expert >= 0, tl.minimum(expert // experts_per_rank, RANKS - 1), -1)"), "oracle:recv_counts",
-        ep((5,), live=(1, 1), tokens=1, spare=None)),
+    Bug("B225", "flashinfer-ai/flashinfer#3624", "lanes of padding keep an id past the last", "moe_scatter",
+        "non-persistent", Source("kernels/_moe_scatter_kernels.py", "mask=live[:, None] & (row < N)[None, :]",
+                                 "mask=(row < N)[None, :]"), "memory", scatter((0, 1))),
+    Bug("B225", "flashinfer-ai/flashinfer#3624", "storage of counts used without waiting for all of them", EP, "triton",
+        Source("kernels/_ep_kernels.py", "if grid_barrier(words_ptr, 1, max_polls):\n        _place",
+               "if max_polls > 0:\n        _place", (("grid_barrier(words_ptr, 2,", "grid_barrier(words_ptr, 1,"),)),
+        "interleaving", _TWO_RANKS),
     Bug("B231", "ROCm/mori#522", "arrival before the stores are out", EP, "triton",
         Source(BARRIER, '    _publish()\n    tl.atomic_add(words_ptr, 1, sem="release", scope="gpu")\n',
                '    tl.atomic_add(words_ptr, 1, sem="release", scope="gpu")\n    _publish()\n'), "interleaving",
@@ -93,11 +66,12 @@ BUGS = (
     Bug("B234", "sgl-project/sglang#36716", "a compaction that does not move anything", MLA, "triton", not_compacted,
         "oracle:out", mla(planted=((0, 0, -1),))),
     Bug("B235", "flashinfer-ai/flashinfer#1463", "counters in scratch that others leave dirty", MOE, "grouped",
-        scratch_not_cleared, "unwritten", moe((0,))),
+        Source("kernels/_mxfp4_words_kernels.py", "clear_turns(turns_ptr, num_turns, CHUNK)", "pass"), "unwritten",
+        moe((0,))),
     Bug("B236", "FlashML-org/FreeToken#463", "experts overwrite what the shared one reads", MOE, "slot",
-        experts_in_place, "inputs", moe((0,))),
-    Bug("B237", "vllm-project/vllm#28939", "an output that is an input", MEGA, "auto", answers_with_its_input, "inputs",
-        mega((0,))),
+        Source("kernels/mxfp4_moe.py", _OUT, "out = hidden_states"), "memory", moe((0,))),
+    Bug("B237", "vllm-project/vllm#28939", "an output that is an input", MEGA, "auto",
+        Source("kernels/mega_moe.py", _OUT, "out = hidden_states"), "memory", mega((0,))),
 )  # fmt: skip
 
 POLICIES = ()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import fnmatch
 import importlib
-import shutil
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from harness.outcome import Violation
 from harness.poison import Poison
 from harness.run import check_case, check_rejections
 from harness.trial import normalised
+from harness.vgpu import VirtualGPU
 from tests.bugs.entry import Around, Bug, Source
 from tests.teeth.swapping import swapped
 
@@ -73,11 +75,13 @@ def violations(
     """Return what ``check`` and everything that has to run before it find on ``case``.
 
     Beside the checks of a contract: ``capturable:RULE`` lints the first of several cases as captured, ``variants``
-    counts what a sweep of cases compiles.
+    counts what a sweep of cases compiles, ``cost`` what each of them loads and stores.
     """
     contract = registry.contract(implementation.contract)
     if check == "variants":
         return _variants(contract, implementation, case)
+    if check == "cost":
+        return _cost(contract, implementation, case)
     if check.startswith("capturable:"):
         return _lint(contract, implementation, case if isinstance(case, tuple) else (case,))
     if check.startswith("rejects:"):
@@ -109,6 +113,25 @@ def _variants(contract: Contract[Any], implementation: Implementation, cases: tu
     return ()
 
 
+def _cost(contract: Contract[Any], implementation: Implementation, cases: tuple[Any, ...]) -> tuple[Violation, ...]:
+    """Launch the cases, which differ in nothing that may cost: none may come to more loads and stores than the first.
+
+    The argument is of a launch on the virtual GPU alone.
+    """
+    accesses = []
+    for case in cases:
+        inputs = contract.inputs(case, torch.device("cpu"), Poison())
+        with VirtualGPU(count=True) as gpu:
+            implementation.launch(**inputs)
+        accesses.append(sum(launch.traffic.accesses for launch in gpu.launches if launch.traffic is not None))
+    assert accesses[0], "nothing was counted"
+    return tuple(
+        Violation("cost", f"{case}: {count} loads and stores, {accesses[0]} for {cases[0]}")
+        for case, count in zip(cases, accesses, strict=True)
+        if count > accesses[0]
+    )
+
+
 def wrapped(sound: Implementation, fault: Around) -> Implementation:
     """Return ``sound`` with ``fault`` around its launch."""
     contract = registry.contract(sound.contract)
@@ -124,22 +147,41 @@ def wrapped(sound: Implementation, fault: Around) -> Implementation:
     return replace(sound, launch=launch)
 
 
+def _copied(fault: Source, contract: str) -> dict[str, str]:
+    """Return what is planted, texts by path: what ``fault`` changes, all that imports it, and the contract's own.
+
+    The grid barrier and who imports it are copied always: a faulty launch leaves words behind.
+    """
+    texts = {f"kernels/{path.name}": path.read_text() for path in (ROOT / "kernels").glob("*.py")}
+    texts["grid_barrier.py"] = (ROOT / BARRIER).read_text()
+    wanted = "grid_barrier.py" if fault.file == BARRIER else fault.file
+    faulty = {path: texts[path] for path in fnmatch.filter(texts, wanted)}
+    for old, new in fault.pairs:
+        assert any(old in text for text in faulty.values()), f"{old!r} is not in {fault.file}"
+        faulty = {path: text.replace(old, new) for path, text in faulty.items()}
+
+    copied = {f"kernels/{contract}.py", "grid_barrier.py", *(path for path in faulty if faulty[path] != texts[path])}
+    texts |= faulty
+    while True:
+        kept = "|".join(Path(path).stem for path in copied)
+        imports = re.compile(rf"^from (kernels|harness\.launch)\.({kept})\b", re.MULTILINE)
+        more = {path for path, text in texts.items() if path not in copied and imports.search(text)}
+        if not more:
+            break
+        copied |= more
+    here = {"kernels": f"from {COPY}.kernels.", "harness.launch": f"from {COPY}."}
+    return {path: imports.sub(lambda found: here[found[1]] + found[2], texts[path]) for path in copied}
+
+
 @contextmanager
 def planted(fault: Source, contract: str, implementation: str, folder: Path) -> Iterator[Implementation]:
-    """Import a copy of ``kernels`` and of the grid barrier with ``fault`` in it and yield the implementation."""
+    """Import copies of ``kernels`` and of the grid barrier with ``fault`` in them and yield the implementation."""
     root = folder / COPY
-    shutil.copytree(ROOT / "kernels", root / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / BARRIER, root / "grid_barrier.py")
+    (root / "kernels").mkdir(parents=True)
     for name in ("__init__.py", "kernels/__init__.py"):
         (root / name).touch()
-    targets = [root / "grid_barrier.py"] if fault.file == BARRIER else list(root.glob(fault.file))
-    sources = {target: target.read_text() for target in targets}
-    assert any(fault.old in source for source in sources.values()), f"{fault.old!r} is not in {fault.file}"
-    for target, source in sources.items():
-        target.write_text(source.replace(fault.old, fault.new))
-    for path in (root / "kernels").glob("*.py"):
-        text = path.read_text().replace("from kernels.", f"from {COPY}.kernels.")
-        path.write_text(text.replace("from harness.launch.grid_barrier", f"from {COPY}.grid_barrier"))
+    for path, text in _copied(fault, contract).items():
+        (root / path).write_text(text)
 
     registered = registry._implementations
     registry._implementations = {}
@@ -169,19 +211,23 @@ def replaced(module: Any, **values: Any) -> Callable[[], Any]:
     return fault
 
 
-def changed(dotted: str, old: str, new: str) -> Callable[[], Any]:
-    """Return a fault in source of the module ``dotted``: ``old``, which stands there once, becomes ``new``."""
+@dataclass(frozen=True)
+class Changed:
+    """A fault in source of the module ``dotted``: ``old``, which stands there once, becomes ``new``."""
+
+    dotted: str
+    old: str
+    new: str
 
     @contextmanager
-    def fault() -> Iterator[None]:
+    def __call__(self) -> Iterator[None]:
+        """Let the module run with the fault."""
         # a module of implementations is executed a second time for its code
         registered = registry._implementations
         registry._implementations = {}
         try:
-            with swapped(dotted, old, new):
+            with swapped(self.dotted, self.old, self.new):
                 registry._implementations = registered
                 yield
         finally:
             registry._implementations = registered
-
-    return fault
