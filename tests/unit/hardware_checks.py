@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from harness.device import TARGETS, Device, DriverFacts, Machine
+from harness.device import TARGETS, Device, Machine
 from harness.discover import SetupError
 
 
@@ -371,29 +371,9 @@ def launches_are_counted_and_tuned_by_number(api):
     assert "BLOCK: 32" in seen.config
 
 
-def there_are_as_many_workers_as_there_is_room_for(api):
-    def found(cores, host_gib, *gpu_gib):
-        devices = [
-            Device(index=index, vendor="cuda", arch="sm_120", units=188, driver=DriverFacts(memory=gib and gib * 2**30))
-            for index, gib in enumerate(gpu_gib)
-        ]
-        return api.crew.size(Machine(devices=tuple(devices)), cores=cores, host_bytes=host_gib * 2**30)
-
-    assert found(16, 128, 140) == 15
-    assert found(16, 64, 140) == 8
-    assert found(128, 2048, 140) == 16
-    # 0.2 of 32 GiB hold four of 1.5 GiB beside the largest case
-    assert found(16, 128, 32) == 4
-    assert found(16, 128, 140, 32) == 4
-    assert found(16, 128, None) == 4
-    assert found(1, 4, 140) == 1
-    assert found(16, 128) == 1
-
-
 CHECKS = {
     check.__name__: check
     for check in (
-        there_are_as_many_workers_as_there_is_room_for,
         every_test_has_an_outcome_though_workers_die,
         a_worker_is_told_what_follows_in_it,
         a_test_alone_has_the_machine,

@@ -11,6 +11,8 @@ from unittest.mock import patch
 
 import pluggy
 
+from harness.device import Device, DriverFacts, Machine
+
 
 def a_worker_has_temporary_files_of_its_own(api):
     plugin = api._worker.WorkerPlugin(None, -1)
@@ -68,9 +70,29 @@ def nothing_that_a_test_started_outlives_its_worker(api):
         assert not survived
 
 
+def there_are_as_many_workers_as_there_is_room_for(api):
+    def found(cores, host_gib, *gpu_gib):
+        devices = [
+            Device(index=index, vendor="cuda", arch="sm_120", units=188, driver=DriverFacts(memory=gib and gib * 2**30))
+            for index, gib in enumerate(gpu_gib)
+        ]
+        return api.crew.size(Machine(devices=tuple(devices)), cores=cores, host_bytes=host_gib * 2**30)
+
+    assert found(16, 128, 140) == 15
+    assert found(16, 64, 140) == 8
+    assert found(128, 2048, 140) == 16
+    # 0.2 of 32 GiB hold four of 1.5 GiB beside the largest case
+    assert found(16, 128, 32) == 4
+    assert found(16, 128, 140, 32) == 4
+    assert found(16, 128, None) == 4
+    assert found(1, 4, 140) == 1
+    assert found(16, 128) == 1
+
+
 CHECKS = {
     check.__name__: check
     for check in (
+        there_are_as_many_workers_as_there_is_room_for,
         a_worker_has_temporary_files_of_its_own,
         the_parent_makes_the_folder_that_workers_share,
         a_worker_keeps_nothing_for_the_next_run,
