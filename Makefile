@@ -8,7 +8,7 @@ SGLANG_DIR := .cache/sglang
 # The work is many small tensors: more threads a process only fight over the cores.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: verify targets test lint types pytest verify-sglang test-triton clean
+.PHONY: verify targets targets-quick mutants test lint types pytest verify-sglang test-triton clean
 
 verify: $(VENV)/.installed
 	$(BIN)/python -m harness verify --jobs $(JOBS) --out out/verify
@@ -16,6 +16,14 @@ verify: $(VENV)/.installed
 # Every kernel for every target, without a GPU, against ci/baselines.
 targets: $(VENV)/.installed
 	$(BIN)/python -m harness targets --jobs $(JOBS)
+
+# Two of the targets, which every change is compiled for; the others every night.
+targets-quick: $(VENV)/.installed
+	$(BIN)/python -m harness targets --target sm_90 --target sm_120 --jobs $(JOBS)
+
+# The mutants of ci/mutants.jsonl, each by what kills it. `python -m harness mutate --renew` draws what is out of date.
+mutants: $(VENV)/.installed
+	$(BIN)/python -m harness mutate --sample --jobs $(JOBS)
 
 test: lint types pytest
 

@@ -23,7 +23,7 @@ from harness.mutation.results import Status, Told
 #: A unit that takes this many times what the original takes may be a hang.
 UNIT_FACTOR = 10.0
 #: Seconds for the comparison of a survivor with the original, and those in which programs are compiled for it.
-COMPARE_SECONDS, PATIENCE = 240.0, 40.0
+COMPARE_SECONDS, PATIENCE = 240.0, 100.0
 
 
 def main(pipe: int) -> None:
@@ -90,13 +90,15 @@ class Worker:
         from harness.mutation import original, styles
         from harness.mutation.judge import Oracles, Trusted
         from harness.mutation.plan import Order
+        from harness.traffic import record
 
         pairs = [
             (contract, implementation)
             for contract, implementation in selection.pairs(setup["contracts"])
             if [contract.name, implementation.name] in setup["pairs"]
         ]
-        lane, oracles = VirtualLane(setup["profile"]), Oracles()
+        kept = record.read(Path(setup["folder"]) / record.RECORD)
+        lane, oracles = VirtualLane(setup["profile"], record=kept), Oracles()
         style = styles.make(setup["style"], pairs, examples=setup["examples"], seed=setup["seed"])
         judging = style.judging
         worker = cls(
@@ -132,10 +134,10 @@ class Worker:
         from harness.mutation.plan import label
 
         if place(unit) not in self.trusted.green:
-            began = time.monotonic()
+            began = time.process_time()
             result = self.baseline().result(unit.contract, unit.implementation, unit.case, unit.target)
             self.trusted.add(place(unit), result)
-            self.seconds[unit.number] = time.monotonic() - began
+            self.seconds[unit.number] = time.process_time() - began
             self.red += [
                 {"check": found.check, "case": found.case or label(unit), "message": found.message}
                 for found in result.violations
@@ -150,8 +152,8 @@ class Worker:
 
     def judge(self, mutant: dict[str, Any]) -> dict[str, Any]:
         """Return what became of ``mutant``; a kill counts only by a check that passes on the original."""
-        from harness.mutation.child import Wanted
         from harness.mutation.plan import label
+        from harness.mutation.wanted import Wanted
 
         began, self.cpu = time.monotonic(), 0.0
         if self.tool is not None and (words := self.tool.refusal(mutant["module"])):
@@ -209,8 +211,9 @@ class Worker:
         return bool(self.trusted.counts(place(unit), check))
 
     def _fork(self, wanted: Any, function: str) -> dict[str, Any]:
-        from harness.mutation.child import Bench, judged
+        from harness.mutation.child import judged
         from harness.mutation.judge import Judging, place
+        from harness.mutation.wanted import Bench
 
         # before the fork: the next one needs it too
         self.modules = wanted.modules

@@ -21,6 +21,8 @@ class Outcome:
 
     value: Any = None
     problem: str = ""
+    #: Whether the problem is that there was no answer in time.
+    late: bool = False
 
 
 def apart(call: Callable[[], Any], *, seconds: float) -> Outcome:
@@ -48,7 +50,7 @@ def apart(call: Callable[[], Any], *, seconds: float) -> Outcome:
         os.kill(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
     if late:
-        return Outcome(problem=f"no answer after {seconds:.0f} s")
+        return Outcome(problem=f"no answer after {seconds:.0f} s", late=True)
     if not data:
         return Outcome(problem=f"the process ended with status {os.waitstatus_to_exitcode(status)}")
     found: Outcome = pickle.loads(data)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from harness.mutation import styles
 
-#: Below the folder of the pytest configuration: survivors that are argued about, and rates not to fall below.
-ARGUED, FLOORS = "ci/equivalents.toml", "ci/kill_rate.toml"
+#: Below the folder of the pytest configuration: survivors that are argued about, rates not to fall below, and a sample.
+ARGUED, FLOORS, SAMPLE = "ci/equivalents.toml", "ci/kill_rate.toml", "ci/mutants.jsonl"
 EPILOG = (
     f"{ARGUED}, beside the pytest configuration, argues about survivors that nothing can tell from the original: "
     f"they are shown with the reason, and still count. {FLOORS} holds kernels to rates once reached, wherever all of "
@@ -74,19 +74,29 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--again", type=Path, metavar="FILE", help="only mutants that survived in FILE, earlier results"
     )
-    parser.add_argument(
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument(
+        "--sample", action="store_true",
+        help=f"only the mutants of {SAMPLE}, by what killed them: fails where one survives or is out of date",
+    )  # fmt: skip
+    instead.add_argument(
+        "--renew", action="store_true",
+        help=f"draw {SAMPLE} anew where it is out of date, from --limit mutants of each kernel (default: 40)",
+    )  # fmt: skip
+    instead.add_argument(
         "--merge",
         type=Path,
         nargs="+",
         metavar="FILE",
-        help="run nothing, show these results together: of every shard of a campaign",
+        help="run nothing, show these results together: of every shard of a campaign; of a sample, with its --limit "
+        "and --operator",
     )
 
 
-def without_effect(options: argparse.Namespace) -> Iterator[str]:
-    """Yield the options that were given though nothing runs."""
+def without_effect(options: argparse.Namespace, taken: Collection[str] = ()) -> Iterator[str]:
+    """Yield the options about running that were given, but for the ``taken`` ones."""
     for name, default in _RUNNING.items():
-        if getattr(options, name) != default:
+        if name not in taken and getattr(options, name) != default:
             yield f"--{name}"
 
 

@@ -15,6 +15,7 @@ from harness.mutation.behind import file_of
 from harness.mutation.pool import Settings
 from harness.mutation.results import Red, Result
 from harness.mutation.targets import Target
+from harness.traffic.record import RECORD
 
 _ROOT = Path(__file__).resolve().parents[2]
 #: The key of a line that is no result.
@@ -24,8 +25,8 @@ _RED = "red"
 class Cache:
     """The results of one target; the file's name is a digest of everything that judges.
 
-    That is the source of the engine, the contracts, the oracles and the kernels, the settings and the versions of
-    Python, torch and Triton.  A mutant's own key covers its text.
+    That is the source of the engine, the contracts, the oracles and the kernels, the record of traffic, the settings
+    and the versions of Python, torch and Triton.  A mutant's own key covers its text.
     """
 
     def __init__(self, folder: Path, target: Target, settings: Settings) -> None:
@@ -76,6 +77,8 @@ def digest(target: Target, settings: Settings) -> str:
             found.update(f"{path.relative_to(_ROOT)}\0".encode() + path.read_bytes())
     for name in target.loaded:
         found.update(f"{name}\0".encode() + file_of(sys.modules[name]).read_bytes())
+    if (settings.folder / RECORD).is_file():
+        found.update((settings.folder / RECORD).read_bytes())
     judges = [(contract.name, implementation.name) for contract, implementation in target.pairs]
     used = (judges, settings.profile, settings.examples, settings.seed, settings.deadline, settings.style, sys.version)
     versions = [version(distribution) for distribution in ("torch", "triton", "numpy", "hypothesis")]

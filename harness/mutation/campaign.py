@@ -73,6 +73,9 @@ def run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> Fo
             shards=options.shard[1],
             kernels={target.name: parts.whole(every) for target, every in made},
             red=tuple(red),
+            limit=options.limit,
+            operators=tuple(options.operator),
+            again=again is not None,
         ),
         notes=notes,
     )

@@ -27,6 +27,8 @@ def run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> bo
     Raises SetupError before anything runs for an unknown kernel, operator or file and for a place that cannot be
     written to; and at the end, after all that was found is shown, where that is too little to say so.
     """
+    if options.sample or options.renew:
+        return _sample(options, modules, folder)
     argued_about = argued.read(folder / ARGUED)
     others = {_judge_of(path): results.read(path) for path in options.beside or ()}
     _make_places(options)
@@ -38,7 +40,7 @@ def run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> bo
         made = campaign.run(options, modules, folder)
         shown, found, notes = [made.part], made.results, made.notes
     found = argued.explained(found, argued_about)
-    text = table.render(found, parts.red(shown))
+    text = table.render(found, parts.red(shown), parts.mutants(shown))
     if options.json is not None:
         results.write(options.json, found, shown)
     if options.out is not None:
@@ -55,6 +57,16 @@ def run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> bo
     if unclear:
         raise SetupError(f"not one whole campaign: {'; '.join(unclear)}")
     return _is_enough(found, shown if style == styles.CONTRACT else [], options, folder)
+
+
+def _sample(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> bool:
+    """Try the sample again or draw it anew; raises SetupError for an option that would have no effect."""
+    from harness.mutation import rerun
+
+    option, taken = ("--renew", ("jobs", "limit", "operator")) if options.renew else ("--sample", ("jobs",))
+    if given := list(arguments.without_effect(options, taken)):
+        raise SetupError(f"{option} has its own way to judge: {', '.join(given)} would have no effect")
+    return rerun.run(options, modules, folder)
 
 
 def _judge_of(path: Path) -> str:
@@ -76,7 +88,7 @@ def _make_places(options: argparse.Namespace) -> None:
 
 def _merged(options: argparse.Namespace) -> tuple[list[Part], list[Result], list[str]]:
     """Return of which parts the files are, their results, and why they are not one whole campaign."""
-    if given := list(arguments.without_effect(options)):
+    if given := list(arguments.without_effect(options, ("limit", "operator"))):
         raise SetupError(f"--merge runs nothing: {', '.join(given)} would have no effect")
     read = [(path, *results.read_parts(path)) for path in options.merge]
     shown = [part for _, of, _ in read for part in of]
@@ -90,7 +102,7 @@ def _merged(options: argparse.Namespace) -> tuple[list[Part], list[Result], list
                 raise SetupError(f"no kernel {kernel!r} in these files; there are: {known}")
         found = [result for result in found if result.kernel in options.kernels]
         shown = list(_only(shown, options.kernels))
-    return shown, found, unclear + parts.missing(shown)
+    return shown, found, unclear + parts.samples(shown, options.limit, options.operator) + parts.missing(shown)
 
 
 def _only(shown: Sequence[Part], kernels: Sequence[str]) -> Iterator[Part]:

@@ -9,16 +9,12 @@ and what follows from that alone is the same.
 
 from __future__ import annotations
 
-import operator
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from harness.mutation.ir import Op, walk
-
-#: The defining value of a mask, and which axis of the tainted value each of its axes lies on.
-Mask = tuple[str, tuple[int, ...]]
-Taint = frozenset[Mask]
+from harness.mutation.lane_numbers import Mask, Numbers, Taint
 
 _NONE: Taint = frozenset()
 _ELEMENTWISE = (
@@ -26,12 +22,7 @@ _ELEMENTWISE = (
     "tt.precise_sqrt", "tt.precise_divf", "tt.extern_elementwise",
 )  # fmt: skip
 _SOURCES = ("arith.constant", "tt.get_program_id", "tt.get_num_programs", "tt.make_range", "ub.poison")
-_YIELDS = ("scf.yield", "tt.return")
-_COMPARED: dict[str, Callable[[int, int], bool]] = {
-    "eq": operator.eq, "ne": operator.ne, "slt": operator.lt, "sle": operator.le, "sgt": operator.gt, "sge": operator.ge
-}  # fmt: skip
-#: A constant that is an integer, of every lane.
-_INTEGER = re.compile(r"arith\.constant (?:dense<)?(-?\d+)>? : ")
+_YIELDS = ("scf.yield", "scf.condition", "tt.return")
 #: Numbers of fewer bits than any integer of a kernel has.
 _MOST = 1 << 6
 
@@ -49,7 +40,8 @@ def prove(
     these lanes hold in the two programs, if that is known.
     """
     small = numbers is not None and max(map(abs, numbers)) < _MOST
-    _Analysis(frozenset(lines), frozenset(choices), numbers if small else None).block(ops)
+    own, chosen = frozenset(lines), frozenset(choices)
+    _Analysis(own, chosen, Numbers(own, chosen, numbers if small else None)).block(ops)
 
 
 def loads(ops: list[Op], lines: Iterable[int], name: str = "tt.load") -> bool:
@@ -61,11 +53,8 @@ def loads(ops: list[Op], lines: Iterable[int], name: str = "tt.load") -> bool:
 @dataclass
 class _Analysis:
     lines: frozenset[int]
-    choices: frozenset[int] = frozenset()
-    begin: tuple[int, int] | None = None
-    #: Value -> masks, and its two numbers in every lane where one of them is off.
-    numbers: dict[str, tuple[Taint, int, int]] = field(default_factory=dict)
-    constants: dict[str, int] = field(default_factory=dict)
+    choices: frozenset[int]
+    numbers: Numbers
     taint: dict[str, Taint] = field(default_factory=dict)
     #: Boolean value -> the masks of which it is the conjunction.
     parts: dict[str, Taint] = field(default_factory=dict)
@@ -81,6 +70,8 @@ class _Analysis:
                 yielded = [self._of(name) for name in op.operands]
             elif op.name == "scf.for":
                 self._loop(op)
+            elif op.name == "scf.while":
+                self._while(op)
             elif op.name == "scf.if":
                 self._branch(op)
             else:
@@ -90,11 +81,13 @@ class _Analysis:
     def _loop(self, op: Op) -> None:
         self._clean(op.operands, "a loop bound")
         carried = [self._of(name) for name in op.initial]
+        self.numbers.count(op.arguments[0], op.operands)
         while True:
             self.taint[op.arguments[0]] = _NONE
+            self.numbers.forget(op.arguments[1:])
             for name, start, taint in zip(op.arguments[1:], op.initial, carried, strict=True):
                 self.taint[name], self.shapes[name] = taint, self.shapes.get(start, ())
-            after = self.block(op.regions[0])
+            after = self._left(op, self.block(op.regions[0]))
             joined = [old | new for old, new in zip(carried, after, strict=True)]
             if joined == carried:
                 break
@@ -102,25 +95,51 @@ class _Analysis:
         for name, start, taint in zip(op.results, op.initial, carried, strict=True):
             self.taint[name], self.shapes[name] = taint, self.shapes.get(start, ())
 
+    def _while(self, op: Op) -> None:
+        carried = [self._of(name) for name in op.initial]
+        while True:
+            self._begin(op.arguments, op.initial, carried)
+            condition, *passed = self._left(op, self.block(op.regions[0]))
+            if condition:
+                raise Unproved("whether a loop goes on")
+            handed = op.regions[0][-1].operands[1:]
+            self._begin(op.inner, handed, passed)
+            after = self._left(op, self.block(op.regions[1]))
+            joined = [old | new for old, new in zip(carried, after, strict=True)]
+            if joined == carried:
+                break
+            carried = joined
+        self._begin(op.results, handed, passed)
+
+    def _left(self, around: Op, taints: Iterable[Taint]) -> list[Taint]:
+        """Return ``taints`` at the end of a region of ``around``: masks that are made there are others in every turn.
+
+        So are those that a loop carries.
+        """
+        inside = {name for op in walk([around]) for name in (*op.results, *op.arguments, *op.inner)}
+        return [frozenset((f"{m} of before" if m in inside else m, axes) for m, axes in taint) for taint in taints]
+
+    def _begin(self, names: list[str], values: Iterable[str], taints: Iterable[Taint]) -> None:
+        self.numbers.forget(names)
+        for name, value, taint in zip(names, values, taints, strict=True):
+            self.taint[name], self.shapes[name] = taint, self.shapes.get(value, ())
+            self.parts.pop(name, None)
+
     def _branch(self, op: Op) -> None:
         self._clean(op.operands[:1], "a branch")
-        sides = [self.block(region) for region in op.regions]
+        sides = [self._left(op, self.block(region)) for region in op.regions]
         last = [region[-1].operands for region in op.regions if region]
         for number, name in enumerate(op.results):
             self.shapes[name] = self.shapes.get(last[0][number], ())
             self.taint[name] = frozenset().union(*(side[number] for side in sides if number < len(side)))
 
     def _set(self, op: Op, taint: Taint) -> None:
-        known = self._known(op, taint)
+        known = self.numbers.of(op, taint, self._parts)
         if known is not None and known[1] == known[2]:
             taint -= known[0]
+        self.numbers.define(op, known)
         for name in op.results:
             self.taint[name] = taint
-            self.numbers.pop(name, None)
-            if known is not None:
-                self.numbers[name] = known
-            if op.name == "arith.constant" and (number := _INTEGER.search(op.text)):
-                self.constants[name] = int(number[1])
             self.parts[name] = self._conjunction(op, name)
 
     def _conjunction(self, op: Op, name: str) -> Taint:
@@ -143,7 +162,7 @@ class _Analysis:
                 condition, yes, no = op.operands
                 off = self._parts(condition) if op.line in self.choices else _NONE
                 taken, other = self._of(yes) - self._parts(condition), self._of(no)
-                lanes, first, second = self.numbers.get(condition, (_NONE, 0, 1))
+                lanes, first, second = self.numbers.known.get(condition, (_NONE, 0, 1))
                 if first == second:
                     # there both programs choose the same side
                     taken, other = (taken, other - lanes) if first else (taken - lanes, other)
@@ -173,42 +192,6 @@ class _Analysis:
         # where a mask is itself another in the two programs, so may be the lanes that it turns off
         inherited = {(m, tuple(axes[a] for a in own)) for root, axes in mask for m, own in self._of(root)}
         return mask | inherited
-
-    def _known(self, op: Op, taint: Taint) -> tuple[Taint, int, int] | None:
-        """Return what the lanes of a result hold that began with known numbers."""
-        if self.begin is None or not op.operands:
-            return None
-        first = self.numbers.get(op.operands[0])
-        match op.name:
-            case "tt.load" if op.line in self.lines and taint == self._parts(op.operands[1]):
-                return (taint, *self.begin)
-            case "arith.select" if op.line in self.choices:
-                return (self._parts(op.operands[0]), *self.begin)
-            case "arith.extsi" if "i1" not in op.text:
-                return first
-            case "arith.cmpi":
-                return self._compared(op)
-            case "arith.andi" if op.text.rstrip(">").endswith("i1"):
-                for name in op.operands:
-                    masks, one, other = self.numbers.get(name, (_NONE, 1, 1))
-                    if not one and not other:
-                        return masks, 0, 0
-        return None
-
-    def _compared(self, op: Op) -> tuple[Taint, int, int] | None:
-        compare = _COMPARED.get(op.text.split()[1].rstrip(","))
-        left, right = op.operands
-        if compare is None:
-            return None
-        if left in self.numbers and right in self.constants:
-            masks, *numbers = self.numbers[left]
-            one, other = (int(compare(number, self.constants[right])) for number in numbers)
-        elif right in self.numbers and left in self.constants:
-            masks, *numbers = self.numbers[right]
-            one, other = (int(compare(self.constants[left], number)) for number in numbers)
-        else:
-            return None
-        return masks, one, other
 
     def _store(self, op: Op) -> Taint:
         pointer, value, *rest = op.operands

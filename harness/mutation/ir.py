@@ -10,6 +10,7 @@ _LOCATION = re.compile(r"\s*loc\((.*)\)\s*$")
 _ALIAS = re.compile(r"^(#loc\d*) = loc\((.*)\)$")
 _NAME = re.compile(r"%[\w$.-]+(?:#\d+)?")
 _TENSOR = re.compile(r"tensor<((?:\d+x)*)")
+_ARGUMENT = re.compile(r"(%[\w$.-]+): ")
 _PLACE = re.compile(r'"([^"]*)":(\d+):\d+')
 
 
@@ -22,7 +23,7 @@ class Op:
     """One operation: ``shape`` is that of its (first) result, empty for a scalar; ``line`` where it stands in Python.
 
     ``arguments`` are what its regions begin with; of a loop, ``operands`` are its bounds and ``initial`` what its
-    carried values start from.
+    carried values start from.  ``scf.while`` has two regions; ``inner`` is what the second begins with.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Op:
     line: int = 0
     initial: list[str] = field(default_factory=list)
     arguments: list[str] = field(default_factory=list)
+    inner: list[str] = field(default_factory=list)
     regions: list[list[Op]] = field(default_factory=list)
 
 
@@ -86,7 +88,8 @@ class _Reader:
         if op.name == "scf.for":
             self._loop(op, body)
         elif op.name == "scf.while":
-            raise UnknownSyntax("a while loop")
+            pairs = re.findall(r"(%[\w$.-]+) = (%[\w$.-]+(?:#\d+)?)", body)
+            op.arguments, op.initial = [name for name, _ in pairs], [value for _, value in pairs]
         if opens:
             self._regions(op)
         return op
@@ -107,6 +110,9 @@ class _Reader:
             line = self._lines[self.position].strip()
             self.position += 1
             if line.startswith("} else {"):
+                continue
+            if line.startswith("} do {"):
+                op.inner = _ARGUMENT.findall(self._lines[self.position])
                 continue
             found = _LOCATION.search(line)
             if found:

@@ -18,6 +18,7 @@ from harness.mutation.plan import Unit
 from harness.outcome import CaseResult, Violation
 from harness.poison import HUGE, NAN
 from harness.run import check_rejections
+from harness.traffic.record import CHECK as TRAFFIC
 from harness.trial import Trial
 from harness.vast import check_vast
 
@@ -138,10 +139,10 @@ class Judging:
         told = 0
         while True:
             found = trial.result.violations
-            yield from found[told:]
+            yield from _by_weight(found[told:])
             told = len(found)
             values_done = next(stages, None)
-            yield from found[told:]
+            yield from _by_weight(found[told:])
             told = len(found)
             if values_done is None or (values_done and not unit.deep):
                 return
@@ -187,6 +188,11 @@ class Judging:
             yield False
 
 
+def _by_weight(found: Sequence[Violation]) -> list[Violation]:
+    """Return what a stage found; what only differs from a record comes last, so that it takes no kill from others."""
+    return sorted(found, key=lambda violation: violation.check == TRAFFIC)
+
+
 def place(unit: Unit) -> Place:
     """Return where ``unit`` runs."""
     where = "" if unit.target is None else f"[as on {unit.target.arch}] "
@@ -196,11 +202,11 @@ def place(unit: Unit) -> Place:
 def nearest(units: Sequence[Unit], mutated: Judging, original: Judging, *, until: float) -> tuple[str, str]:
     """Return the shortest case on which the outputs of a survivor differ in a bit, and how; empty if there is none.
 
-    No case is looked at after ``until`` on the monotonic clock.
+    No case is looked at after ``until``, seconds of this process.
     """
     values = [unit for unit in units if not (unit.deep or unit.target) and place(unit) in mutated.outputs]
     for done, unit in enumerate(sorted(values, key=lambda unit: (len(unit.name), unit.number))):
-        if time.monotonic() > until:
+        if time.process_time() > until:
             return "", f"changes no bit of an output in {done} of {len(values)} units; time was up"
         original.run([unit], Trusted(), lambda unit: None)
         expected = original.outputs.get(place(unit))

@@ -8,8 +8,9 @@ from harness.contract import Implementation
 from harness.mutation import frontend
 from harness.mutation.targets import Pair
 
-#: The id of the check: launches are those of the original.
-CHECK = "launches"
+#: The id of the check: launches are those of the original.  ``harness targets`` holds them to what is committed in
+#: ``ci/baselines``; of two that are right it finds the other one, too.
+CHECK = "baseline"
 
 Find = Callable[[Implementation], Implementation]
 

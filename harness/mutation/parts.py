@@ -41,6 +41,28 @@ def _missing(parts: Sequence[Part], kernel: str) -> str:
     return f"no shard {' or '.join(left)} of {shards}" if left else ""
 
 
+def mutants(parts: Iterable[Part]) -> int:
+    """Return how many mutants the kernels of ``parts`` have, tried or not."""
+    found: dict[str, int] = {}
+    for part in parts:
+        for kernel, of in part.kernels.items():
+            found[kernel] = max(of.mutants, found.get(kernel, 0))
+    return sum(found.values())
+
+
+def samples(parts: Iterable[Part], limit: int | None, operators: Sequence[str]) -> list[str]:
+    """Return a line for each choice that left out mutants of some of ``parts`` and that is not asked for."""
+    given = Part(style="", shard=1, shards=1, kernels={}, limit=limit, operators=tuple(operators)).chosen
+    chosen = dict.fromkeys(part.chosen for part in parts)
+    return [
+        f"a sample ({words}), which has to be asked for again beside --merge"
+        if words
+        else f"not the sample that is asked for ({given})"
+        for words in chosen
+        if words != given
+    ]
+
+
 def complete(results: Sequence[Result], parts: Iterable[Part]) -> set[str]:
     """Return the kernels all of whose mutants came to an end: less says little about a rate."""
     ran = [result.kernel for result in results if result.status is not Status.SKIPPED]

@@ -85,7 +85,8 @@ def units(pairs: Sequence[Pair], examples: int, seed: int) -> list[Unit]:
     Of the drawn cases one implementation of a contract, each in turn, runs the other checks: they cost ten times what
     values cost, and what they find is rarely in one implementation alone.
     """
-    by_contract = {contract.name: cases(contract, examples, seed) for contract, _ in pairs}
+    contracts = {contract.name: contract for contract, _ in pairs}
+    by_contract = {name: cases(contract, examples, seed) for name, contract in contracts.items()}
     most = max(len(found) for found in by_contract.values())
     # the first cases of every implementation before the later ones of any
     wide = [

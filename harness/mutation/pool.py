@@ -30,9 +30,9 @@ class Settings:
 
     ``modules`` are loaded from ``folder``; ``examples`` cases are drawn with ``seed`` beside the pinned ones;
     after ``deadline`` seconds of a processor no other case of a mutant begins, and one case is a hang after ``silence``
-    seconds, or ten times what it takes on the original if that is more.  The first ``warm`` units run on the original
-    before the first mutant, the others when a mutant fails there.  ``style`` is who judges, one of ``styles.NAMES``.
-    ``told`` maps marks of mutants to what killed them earlier, which is asked first.
+    seconds in which it computes or sleeps, or ten times what it takes on the original if that is more.  The first
+    ``warm`` units run on the original before the first mutant, the others when a mutant fails there.  ``style`` is who
+    judges, one of ``styles.NAMES``.  ``told`` maps marks of mutants to what killed them earlier, which is asked first.
     """
 
     modules: tuple[str, ...]

@@ -12,8 +12,8 @@ from typing import Any
 from harness.discover import SetupError
 from harness.mutation.source import mark
 
-#: The lanes that can kill, cheapest first.
-LANES = ("virtual GPU", "compile", "device")
+#: The lanes that can kill, in the order in which they are asked; the last differs from what is committed, and no more.
+LANES = ("virtual GPU", "compile", "baseline")
 
 
 class Status(StrEnum):
@@ -122,7 +122,8 @@ class Whole:
 class Part:
     """What some results are of: shard ``shard``, counted from 1, of ``shards`` of each of ``kernels``.
 
-    ``style`` is who judged, ``red`` what failed on the originals.
+    ``style`` is who judged, ``red`` what failed on the originals.  Of the shard of each kernel only a sample of
+    ``limit`` was tried, only mutants of ``operators``, or only survivors of an earlier run (``again``).
     """
 
     style: str
@@ -130,12 +131,23 @@ class Part:
     shards: int
     kernels: Mapping[str, Whole]
     red: tuple[Red, ...] = ()
+    limit: int | None = None
+    operators: tuple[str, ...] = ()
+    again: bool = False
+
+    @property
+    def chosen(self) -> str:
+        """The options that leave out mutants of the shard, as they were given; empty where none does."""
+        words = [] if self.limit is None else [f"--limit {self.limit}"]
+        words += [f"--operator {name}" for name in self.operators]
+        return " ".join([*words, *(["--again"] if self.again else [])])
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Part:
         """Return what ``asdict`` made; raises TypeError, KeyError or AttributeError for anything else."""
         kernels = {name: Whole(**whole) for name, whole in plain["kernels"].items()}
-        return cls(**{**plain, "kernels": kernels, "red": tuple(Red(**red) for red in plain["red"])})
+        told = {"red": tuple(Red(**red) for red in plain["red"]), "operators": tuple(plain.get("operators", ()))}
+        return cls(**{**plain, "kernels": kernels, **told})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,11 +197,22 @@ def read_parts(path: Path) -> tuple[list[Part], list[Result]]:
 
 
 def merged(parts: Iterable[Sequence[Result]]) -> list[Result]:
-    """Return the results of all ``parts``, each mutant of a kernel once; one that ran replaces one that did not."""
+    """Return the results of all ``parts``, each mutant of a kernel once; one that ran replaces one that did not.
+
+    Raises SetupError where two that ran disagree about a kill, or about whether the mutant counts.
+    """
     found: dict[tuple[str, str], Result] = {}
     for part in parts:
         for result in part:
             name = (result.kernel, result.key)
             if name not in found or found[name].status is Status.SKIPPED:
                 found[name] = result
+            elif _disagree(found[name], result):
+                where = f"{result.kernel} {result.file}:{result.line} {result.operator} {result.key}"
+                raise SetupError(f"{where}: {found[name].status} in one file and {result.status} in another")
     return list(found.values())
+
+
+def _disagree(one: Result, other: Result) -> bool:
+    verdicts = {(status.killed, status.counted) for status in (one.status, other.status)}
+    return len(verdicts) > 1 and Status.SKIPPED not in (one.status, other.status)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import median
 
@@ -12,10 +13,10 @@ _HEADER = ("kernel", "operator", "mutants", *LANES, "crash", "timeout", "survive
 _TEXTS = 2
 
 
-def render(results: Sequence[Result], red: Sequence[Red] = ()) -> str:
+def render(results: Sequence[Result], red: Sequence[Red] = (), whole: int = 0) -> str:
     """Return the table by kernel and operator, survivors with their diffs, what does not count, and the headline.
 
-    ``red`` is what fails on the originals.
+    ``red`` is what fails on the originals, ``whole`` how many mutants there are, tried or not.
     """
     rows: list[tuple[str, ...]] = [_HEADER]
     kernels = list(dict.fromkeys(result.kernel for result in results))
@@ -26,7 +27,7 @@ def render(results: Sequence[Result], red: Sequence[Red] = ()) -> str:
         rows.append(("", *_row("all", own)))
     if len(kernels) > 1:
         rows.append(("all", *_row("all", results)))
-    told = [*_survivors(results), *_excluded(results), *_red(red), headline(results)]
+    told = [*_survivors(results), *_excluded(results), *_red(red), *_speed(results), headline(results, whole)]
     sections = ["\n".join(_aligned(rows)), *told]
     return "\n\n".join(sections) + "\n"
 
@@ -37,8 +38,8 @@ def rate(results: Iterable[Result]) -> float | None:
     return sum(result.status.killed for result in counted) / len(counted) if counted else None
 
 
-def headline(results: Sequence[Result]) -> str:
-    """Return one line: how many of how many, how fast, what was left out."""
+def headline(results: Sequence[Result], whole: int = 0) -> str:
+    """Return one line: how many of how many, how fast, what was left out; of ``whole`` there may be a part alone."""
     counted = [result for result in results if result.status.counted]
     ran = [result for result in results if result.status is not Status.SKIPPED]
     left = {status: sum(result.status is status for result in results) for status in Status if not status.counted}
@@ -46,10 +47,22 @@ def headline(results: Sequence[Result]) -> str:
     found = rate(results)
     killed = sum(result.status.killed for result in counted)
     return (
-        ("no mutant counts" if found is None else f"{killed} of {len(counted)} mutants killed ({found:.1%})")
+        (f"{len(results)} of {whole} mutants are here; " if len(results) < whole else "")
+        + ("no mutant counts" if found is None else f"{killed} of {len(counted)} mutants killed ({found:.1%})")
+        + (f", {_without_baseline(counted)} without the baseline" if any(map(_by_baseline, counted)) else "")
         + (f"; {aside}" if aside else "")
         + (f"; {_took([r.seconds for r in ran])} of time, {_took([r.cpu for r in ran])} of a processor" if ran else "")
     )
+
+
+def _by_baseline(result: Result) -> bool:
+    return result.status is Status.KILLED and result.lane == LANES[2]
+
+
+def _without_baseline(counted: Sequence[Result]) -> str:
+    """What other lanes kill, of the same mutants."""
+    killed = sum(result.status.killed and not _by_baseline(result) for result in counted)
+    return f"{killed} ({killed / len(counted):.1%})"
 
 
 def _took(seconds: Sequence[float]) -> str:
@@ -100,6 +113,19 @@ def _survivors(results: Sequence[Result]) -> Iterator[str]:
             else:
                 told.append(result.message or f"changes no bit of an output in {result.units} units")
             yield "\n".join(told)
+
+
+def _speed(results: Sequence[Result]) -> Iterator[str]:
+    """How soon a check fails on what is killed, and where that takes longest."""
+    kills = sorted((r for r in results if r.status is Status.KILLED), key=lambda r: (r.cpu, r.units))
+    if kills:
+        most = kills[math.ceil(0.95 * len(kills)) - 1]
+        lines = [
+            f"  {r.cpu:.2f} s, unit {r.units}: {r.file}:{r.line} {r.operator} {r.key}: {r.check}"
+            for r in kills[::-1][:10]
+        ]
+        told = f"median {median(r.cpu for r in kills):.2f} s of a processor, 95% within {most.cpu:.2f} s"
+        yield "\n".join([f"TO THE FIRST FAILING CHECK, {len(kills)} kills: {told}; slowest:", *lines])
 
 
 def _red(red: Sequence[Red]) -> Iterator[str]:

@@ -83,7 +83,7 @@ FAULTS = (
     ),
     EngineFault(
         "what the original does too is a kill",
-        "child.py",
+        "compared.py",
         'for (arch, message) in refused if (arch, message) not in known), "")',
         'for (arch, message) in refused), "")',
         "a_change_of_order_that_some_target_does_not_take_is_a_kill",

@@ -202,8 +202,8 @@ FAULTS = (
     EngineFault(
         "options without effect are taken",
         "arguments.py",
-        "if getattr(options, name) != default:",
-        "if getattr(options, name) is None and default:",
+        "getattr(options, name) != default:",
+        "getattr(options, name) is None and default:",
         "merging_shows_the_kernels_that_are_named_and_refuses_what_says_nothing",
     ),
     EngineFault(

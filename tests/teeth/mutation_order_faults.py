@@ -146,8 +146,8 @@ FAULTS = (
     ),
     EngineFault(
         "the first launch alone is looked at for refusals",
-        "child.py",
-        "        if time.monotonic() > until:\n            break\n",
+        "compared.py",
+        "        if time.process_time() > until:\n            break\n",
         "        break\n",
         "a_refusal_anywhere_makes_a_mutant_invalid",
     ),
@@ -167,7 +167,7 @@ FAULTS = (
     ),
     EngineFault(
         "what no case launches is taken for the same",
-        "child.py",
+        "compared.py",
         "if seen + more and holds(wanted, more):",
         "if seen + more:",
         "launches_of_the_compile_lane_have_to_be_the_same_too",

@@ -11,11 +11,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.teeth import mutation_faults, mutation_gate_faults, mutation_order_faults
-from tests.unit.mutation_gates import CHECKS
+from tests.teeth import mutation_fate_faults, mutation_faults, mutation_gate_faults, mutation_order_faults
+from tests.unit.mutation_fates import CHECKS
 from tests.unit.test_mutation_accounting import Api
 
-FAULTS = (*mutation_faults.FAULTS, *mutation_order_faults.FAULTS, *mutation_gate_faults.FAULTS)
+FAULTS = (
+    *mutation_faults.FAULTS,
+    *mutation_order_faults.FAULTS,
+    *mutation_gate_faults.FAULTS,
+    *mutation_fate_faults.FAULTS,
+)
 ENGINE = Path(__file__).parents[2] / "harness" / "mutation"
 COPY = "planted_mutation"
 MODULES = {name: module for name, module in vars(Api).items() if not name.startswith("__")}

@@ -23,13 +23,13 @@ def _compiler(api, refused, differs):
         yield
         state.mutated = False
 
-    child = api.child
-    child.installed, child._kernel = installed, lambda one: one
-    child.frontend = SimpleNamespace(
+    compared = api.compared
+    compared.installed, compared.kernel = installed, lambda one: one
+    compared.frontend = SimpleNamespace(
         refusal=lambda kernel, one: "no such type" if state.mutated and one in refused else None,
         intermediate=lambda kernel, one, **options: f"{one}{state.mutated and one in differs}",
     )
-    return child
+    return compared
 
 
 @check
@@ -53,27 +53,28 @@ def units_that_launch_nothing_of_what_changed_come_last(api):
 
 @check
 def launches_of_the_compile_lane_have_to_be_the_same_too(api):
-    changed = ("installed", "_kernel", "frontend", "launched", "_changed", "_PROOFS")
-    kept = {name: getattr(api.child, name) for name in changed}
+    changed = ("installed", "kernel", "frontend", "launched", "_changed", "_not_launched", "_PROOFS")
+    kept = {name: getattr(api.compared, name) for name in changed}
     wanted = SimpleNamespace(module="m", source="", modules=("m",), device=True, orders=False, patience=9.0)
     bench, recorder = SimpleNamespace(pairs=[]), SimpleNamespace(seen={1: "a", 2: "b"})
     try:
         for compiled, differs, proved in (((), (), True), (("c",), (), True), (("c",), ("c",), False)):
-            child = _compiler(api, refused=(), differs=differs)
-            child._PROOFS = kept["_PROOFS"][:1]
-            child.launched = SimpleNamespace(specialisations=lambda pairs, modules, found=compiled: list(found))
-            child._changed = lambda wanted, seen: list(seen)
-            found = child._compared(wanted, bench, recorder)
+            compared = _compiler(api, refused=(), differs=differs)
+            compared._PROOFS = kept["_PROOFS"][:1]
+            compared.launched = SimpleNamespace(specialisations=lambda pairs, modules, found=compiled: list(found))
+            compared._changed = lambda wanted, seen: list(seen)
+            compared._not_launched = lambda wanted, seen: []
+            found = compared.compared(wanted, bench, recorder)
             assert bool(found) == proved, (compiled, differs)
     finally:
-        vars(api.child).update(kept)
+        vars(api.compared).update(kept)
 
 
 @check
 def a_change_of_order_that_some_target_does_not_take_is_a_kill(api):
-    kept = {name: getattr(api.child, name) for name in ("installed", "_kernel", "frontend", "launched")}
+    kept = {name: getattr(api.compared, name) for name in ("installed", "kernel", "frontend", "launched")}
     try:
-        child = _compiler(api, refused=(), differs=())
+        compared = _compiler(api, refused=(), differs=())
         for orders, mutated, original, told in (
             (True, [("sm_80", "too old")], [], "on sm_80: too old"),
             (True, [("sm_80", "too old")], [("sm_80", "too old")], ""),
@@ -81,23 +82,23 @@ def a_change_of_order_that_some_target_does_not_take_is_a_kill(api):
             (False, [("sm_80", "too old")], [], ""),
         ):
             asked = iter([mutated, original])
-            child.launched = SimpleNamespace(refusals=lambda pairs, find, asked=asked: next(asked))
+            compared.launched = SimpleNamespace(refusals=lambda pairs, find, asked=asked: next(asked))
             wanted = SimpleNamespace(module="m", source="", modules=("m",), orders=orders)
-            assert child._not_taken(wanted, SimpleNamespace(pairs=[])) == told
+            assert compared._not_taken(wanted, SimpleNamespace(pairs=[])) == told
     finally:
-        vars(api.child).update(kept)
+        vars(api.compared).update(kept)
 
 
 @check
 def a_refusal_anywhere_makes_a_mutant_invalid(api):
-    kept = {name: getattr(api.child, name) for name in ("installed", "_kernel", "frontend")}
+    kept = {name: getattr(api.compared, name) for name in ("installed", "kernel", "frontend")}
     wanted = SimpleNamespace(module="m", source="", modules=("m",))
     try:
-        child = _compiler(api, refused=("c",), differs=("a",))
-        assert child._refused(wanted, ["a", "b", "c"]) == "Triton refuses it: no such type"
-        assert child._refused(wanted, ["a", "b"]) == ""
+        compared = _compiler(api, refused=("c",), differs=("a",))
+        assert compared._refused(wanted, ["a", "b", "c"]) == "Triton refuses it: no such type"
+        assert compared._refused(wanted, ["a", "b"]) == ""
     finally:
-        vars(api.child).update(kept)
+        vars(api.compared).update(kept)
 
 
 @check

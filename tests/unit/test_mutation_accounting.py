@@ -13,10 +13,13 @@ from harness.mutation import (
     campaign,
     child,
     command,
+    compared,
     dead_lanes,
     floors,
+    fork,
     frontend,
     generate,
+    generic,
     install,
     ir,
     judge,
@@ -30,17 +33,19 @@ from harness.mutation import (
     styles,
     table,
     targets,
+    unseen,
 )
-from tests.unit.mutation_gates import CHECKS
+from tests.unit.mutation_fates import CHECKS
 
 
 class Api:
     argued, arguments, behind, cache = argued, arguments, behind, cache
-    campaign, child, command = campaign, child, command
-    dead_lanes, floors, frontend = dead_lanes, floors, frontend
-    generate, install, ir, judge = generate, install, ir, judge
+    campaign, child, command, compared = campaign, child, command, compared
+    dead_lanes, floors, fork, frontend = dead_lanes, floors, fork, frontend
+    generate, generic, install, ir, judge = generate, generic, install, ir, judge
     original, parts, peers, plan, pool = original, parts, peers, plan, pool
-    results, source, styles, table, targets = results, source, styles, table, targets
+    results, source, styles, table = results, source, styles, table
+    targets, unseen = targets, unseen
     worker = _worker
 
 

@@ -53,6 +53,27 @@ def kernel(x_ptr, y_ptr, out_ptr, rows, columns, MODE: tl.constexpr):
         tl.store(out_ptr + row, 1.0, mask=x > 0)
     elif MODE == "masked mask":
         tl.store(out_ptr + row, 1.0, mask=(x > 0) & in_rows)
+    elif MODE == "program" or MODE == "argument":
+        number = tl.load(out_ptr.to(tl.pointer_type(tl.int32)) + row, mask=in_rows, other=-1)
+        own = tl.program_id(0) // 2 if MODE == "program" else columns
+        tl.store(x_ptr + tl.cumsum((number == own).to(tl.int32), 0), 1.0)
+    elif MODE == "turns" or MODE == "turns of a mask":
+        number = rows
+        while number < columns:
+            some = row < number
+            if MODE == "turns":
+                tl.store(out_ptr + row, x * 2, mask=in_rows & some)
+            else:
+                tl.store(out_ptr + row, x * 2, mask=some)
+            number += 1
+    elif MODE == "mask of another turn" or MODE == "mask of a turn":
+        x = tl.zeros([16], tl.float32)
+        for turn in range(rows):
+            if MODE == "mask of another turn":
+                tl.store(out_ptr + row, x, mask=row < turn)
+            x = _row(x_ptr + row, row < turn)
+            if MODE == "mask of a turn":
+                tl.store(out_ptr + row, x, mask=row < turn)
     elif MODE == "sign" or MODE == "one side":
         number = tl.load(out_ptr.to(tl.pointer_type(tl.int32)) + row, mask=in_rows, other=-1)
         valid = (number >= 0) & (number < columns) if MODE == "sign" else number < columns
@@ -61,7 +82,7 @@ def kernel(x_ptr, y_ptr, out_ptr, rows, columns, MODE: tl.constexpr):
 
 LINES = Path(__file__).read_text().splitlines()
 X = 1 + next(place for place, text in enumerate(LINES) if "return tl.load(x_ptr" in text)
-NUMBER = 1 + next(place for place, text in enumerate(LINES) if "number = tl.load(" in text)
+PROGRAM, NUMBER = (1 + place for place, text in enumerate(LINES) if text.strip().startswith("number = tl.load("))
 TILE = 1 + next(place for place, text in enumerate(LINES) if "tile = tl.load(" in text)
 
 
@@ -86,7 +107,9 @@ def proved(mode, line, numbers=None):
 
 
 @pytest.mark.parametrize(
-    ("mode", "line"), [("rows", X), ("tile", TILE), ("select", X), ("masked mask", X)], ids=lambda value: str(value)
+    ("mode", "line"),
+    [("rows", X), ("tile", TILE), ("select", X), ("masked mask", X), ("turns", X), ("mask of a turn", X)],
+    ids=lambda value: str(value),
 )
 def test_lanes_that_every_store_leaves_out_are_dead(mode, line):
     assert proved(mode, line)
@@ -104,6 +127,8 @@ def test_lanes_that_every_store_leaves_out_are_dead(mode, line):
         ("product", TILE, "the product runs over masked columns"),
         ("atomic", X, "an atomic operation"),
         ("mask", X, "the mask of a store"),
+        ("turns of a mask", X, "a store under another mask"),
+        ("mask of another turn", X, "a store under the mask as it is a turn later"),
     ],
     ids=lambda value: str(value),
 )
@@ -124,6 +149,12 @@ def test_numbers_of_one_sign_are_the_same_where_only_the_sign_counts(before, aft
 )
 def test_numbers_that_something_tells_apart_are_not_the_same(mode, numbers):
     assert not proved(mode, NUMBER, numbers)
+
+
+def test_a_negative_number_is_no_number_of_a_program():
+    assert proved("program", PROGRAM, (-1, -2))
+    assert not proved("program", PROGRAM, (-1, 0))
+    assert not proved("argument", PROGRAM, (-1, -2))
 
 
 def test_several_functions_are_not_read():

@@ -34,6 +34,8 @@ MUTANTS = {
     "same IR": (True, "x * 2.0", "x * (1.0 + 1.0)"),
     "masked-off lanes": (True, "other=0.0", "other=7.0"),
     "another way to double": (True, "x * 2.0", "x * 4.0 * 0.5"),
+    "same where a stride is 1": (True, "place * stride", "place"),
+    "same in small blocks": (True, "BLOCK >= _WIDE", "BLOCK > _WIDE"),
     "more programs": (False, "triton.cdiv(len(x), block)", "triton.cdiv(len(x), block) + 1"),
 }
 
@@ -95,8 +97,10 @@ def fates(target, red):
         ("same instructions", Status.EQUIVALENT, "", "the same instructions"),
         ("same IR", Status.EQUIVALENT, "", "Triton's IR is the same"),
         ("masked-off lanes", Status.EQUIVALENT, "", "nothing depends on the lanes"),
-        ("more programs", Status.KILLED, "launches", ""),
-        ("another way to double", Status.SURVIVED, "", ""),
+        ("same where a stride is 1", Status.SURVIVED, "", "but not where stride is not 1"),
+        ("same in small blocks", Status.SURVIVED, "", "but not with BLOCK=64"),
+        ("more programs", Status.KILLED, "baseline", ""),
+        ("another way to double", Status.SURVIVED, "", "launch it; the shortest: mutation_victim-triton: Case(n=3)"),
     ],
 )
 def test_each_fate_is_told_apart(fates, name, status, check, says):
