@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -124,10 +125,11 @@ def _search(judging: Judging, found: Sequence[Unit], progress: Progress) -> dict
     Values of cases come first: a unit whose case has all that the kills have in common so far tells nothing more.
     Where values say nothing the first kill by anything else has its check.
     """
+    until = time.process_time() + LOOK_SECONDS
     values = [unit for unit in found if _is_values(unit)]
     first: dict[str, Any] = {}
     common: frozenset[str] | None = None
-    for unit in in_time(values, LOOK_SECONDS):
+    for unit in in_time(values, until):
         if common is not None and common <= _features(unit):
             continue
         kill = judging.run([unit], Trusted(), progress)
@@ -136,7 +138,7 @@ def _search(judging: Judging, found: Sequence[Unit], progress: Progress) -> dict
             common = _features(unit) if common is None else common & _features(unit)
     if first:
         return {**first, "needs": sorted(common or ())}
-    for unit in in_time([unit for unit in found if not _is_values(unit)], LOOK_SECONDS):
+    for unit in in_time([unit for unit in found if not _is_values(unit)], until):
         kill = judging.run([unit], Trusted(), progress)
         if kill is not None and kill.violation.check not in _RECORDED:
             return {**killed(kill), "needs": [f"{unit.contract.name}: check {kill.violation.check}"]}

@@ -146,7 +146,7 @@ class Session:
 
 
 def _first(judging: Judging, found: Sequence[Unit], progress: Progress, seconds: float) -> dict[str, Any]:
-    kill = judging.run(in_time(found, seconds), Trusted(), progress)
+    kill = judging.run(in_time(found, time.process_time() + seconds), Trusted(), progress)
     return {"status": Status.SURVIVED} if kill is None else killed(kill)
 
 
@@ -161,9 +161,9 @@ def killed(kill: Kill) -> dict[str, Any]:
     }
 
 
-def in_time(found: Sequence[Unit], seconds: float) -> Iterator[Unit]:
-    """Yield units for as long as this process has used less than ``seconds`` of a processor."""
+def in_time(found: Sequence[Unit], until: float) -> Iterator[Unit]:
+    """Yield units for as long as this process has not used more than ``until`` seconds of a processor in its life."""
     for unit in found:
-        if time.process_time() > seconds:
+        if time.process_time() > until:
             return
         yield unit

@@ -71,7 +71,7 @@ FAULTS = (
     ),
     EngineFault(
         "values alone judge", "draw.py",
-        "if not _is_values(unit)], LOOK_SECONDS):", "if False], LOOK_SECONDS):",
+        "if not _is_values(unit)], until):", "if False], until):",
         "a_check_that_alone_kills_is_needed_too",
     ),
     EngineFault(
