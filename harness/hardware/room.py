@@ -17,16 +17,11 @@ import torch
 from harness.arguments import tensors, widened
 from harness.compiling.shapes import ShapesOnly
 from harness.contract import Contract
+from harness.hardware.crew import SHARE, TOGETHER, WORKER
 from harness.hardware.worker import WORKERS
 from harness.lanes import Busy, NoRoom
 from harness.poison import Poison
 
-#: Share of a device's memory that one case may take.
-SHARE = 0.6
-#: Share that all cases together may take; the rest is for tests that do not ask, and for fragments.
-TOGETHER = 0.8
-#: Bytes of a worker's context, and of its small cases.
-WORKER = 1.5 * 2**30
 #: Cases up to this many bytes take no notice of each other.
 SMALL = 2**28
 #: Sets of arguments that a trial holds at once: the first launch's, the one it compares with, and one in between.

@@ -126,8 +126,8 @@ FAULTS = {
     ),
     "a child is not told the target": (
         "harness._child",
-        'return virtual_lane(job["target"])',
-        "return virtual_lane(None)",
+        'virtual_lane(job["target"])',
+        "virtual_lane(None)",
         test_verify_target.test_the_virtual_gpu_has_the_rules_and_the_launches_of_the_target,
     ),
     "the numerics of a target stay the default's": (

@@ -24,7 +24,7 @@ MODULES = {
 ROOT = Path(__file__).parents[2]
 #: (a call, what is told of it)
 ENDS = {
-    "a value": ("lambda: {'a': 1}", "Outcome(value={'a': 1}, problem='')"),
+    "a value": ("lambda: {'a': 1}", "Outcome(value={'a': 1}, problem='', late=False)"),
     "an exception": ("lambda: {}[3]", "KeyError: 3"),
     "an exit": ("lambda: sys.exit(1)", "SystemExit: 1"),
     "a crash": ("lambda: os.kill(os.getpid(), 11)", "the process ended with status -11"),

@@ -23,7 +23,7 @@ def options(*arguments):
 
 
 def lane(target):
-    return _lane({"lane": "virtual", "target": target})
+    return _lane({"lane": "virtual", "target": target, "folder": "."})
 
 
 def test_a_fault_of_one_target_is_found_for_it_and_replayed_for_it(tmp_path, capsys):
