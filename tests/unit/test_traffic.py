@@ -43,7 +43,9 @@ def recorded(folder):
 
 def test_every_pinned_case_of_every_kernel_is_in_the_record():
     kernels()
-    wanted = {(str(found), repr(case)) for of, found in selection.pairs([]) for case in of.pinned}
+    # another test of this process may have registered more
+    ours = [pair for pair in selection.pairs([]) if pair[0].inputs.__module__.startswith("harness.contracts.")]
+    wanted = {(str(found), repr(case)) for of, found in ours for case in of.pinned}
     assert {(name, case) for name, cases in recorded(ROOT).items() for case in cases} == wanted, record.ACCEPT
 
 
