@@ -94,7 +94,7 @@ def _lane(job: dict[str, Any]) -> Any:
         from harness.elsewhere import virtual_lane
         from harness.traffic import record
 
-        return replace(virtual_lane(job["target"]), record=record.read(Path(job["folder"]) / record.RECORD))
+        return replace(virtual_lane(job["target"]), record=record.read(Path(job["folder"])))
     from harness.hardware import selection
     from harness.hardware.lane import device_lane
 

@@ -91,7 +91,7 @@ def _case(options: argparse.Namespace) -> int:
         options.case,
         impl=options.impl,
         target=options.target,
-        record=record.read(folder / record.RECORD),
+        record=record.read(folder),
         write=sys.stdout.write,
     )
     return FAULTY if faults else PASSED

@@ -21,6 +21,7 @@ from harness.lanes import VirtualLane
 from harness.report import jsonl, junit, markdown, places, table
 from harness.report.records import Record
 from harness.report.summary import Summary, Unit
+from harness.traffic import record as traffic
 
 REPORTS = {"report.md": markdown, "records.jsonl": jsonl, "junit.xml": junit}
 
@@ -28,10 +29,11 @@ REPORTS = {"report.md": markdown, "records.jsonl": jsonl, "junit.xml": junit}
 def run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> int:
     """Run what ``options`` choose, print the result, write reports into ``--out``; returns the exit status.
 
-    Raises SetupError before anything runs for an unknown name, a module that does not load, or an ``--out`` that
-    cannot be written.
+    Raises SetupError before anything runs for an unknown name, a module that does not load, a record of traffic that
+    is none, or an ``--out`` that cannot be written.
     """
     load(modules, folder=folder)
+    traffic.read(folder)
     if options.known is not None:
         known_file.read(options.known)
     target = None if options.target is None else selection.virtual_target(options.target)

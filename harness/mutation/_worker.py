@@ -97,7 +97,7 @@ class Worker:
             for contract, implementation in selection.pairs(setup["contracts"])
             if [contract.name, implementation.name] in setup["pairs"]
         ]
-        kept = record.read(Path(setup["folder"]) / record.RECORD)
+        kept = record.read(Path(setup["folder"]))
         lane, oracles = VirtualLane(setup["profile"], record=kept), Oracles()
         style = styles.make(setup["style"], pairs, examples=setup["examples"], seed=setup["seed"])
         judging = style.judging

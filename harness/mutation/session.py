@@ -54,7 +54,7 @@ Work = Callable[[Judging, Sequence[Unit], Progress], dict[str, Any]]
 class Session:
     """The kernels that ``modules`` register, on the virtual GPU; loads them when it is made.
 
-    Raises SetupError for a module that cannot be loaded.
+    Raises SetupError for a module that cannot be loaded and a record of traffic that is none.
     """
 
     def __init__(self, modules: Sequence[str], folder: Path) -> None:
@@ -63,8 +63,7 @@ class Session:
         load(modules, folder=folder)
         self._folder = folder
         self._pairs = selection.pairs()
-        kept = record.read(folder / record.RECORD)
-        self._lane, self._oracles = VirtualLane("sm_120", record=kept), Oracles()
+        self._lane, self._oracles = VirtualLane("sm_120", record=record.read(folder)), Oracles()
         self._sound: dict[tuple[tuple[str, str], bool], bool] = {}
         self._made: dict[str, list[Mutant]] = {}
 

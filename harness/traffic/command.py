@@ -24,16 +24,12 @@ def run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> bo
     """
     load(modules, folder=folder)
     pairs = selection.pairs(options.contracts, options.impl)
-    path = folder / record.RECORD
-    try:
-        before = record.read(path)
-    except ValueError as error:
-        raise SetupError(str(error)) from error
+    before = record.read(folder)
     now = {str(implementation): dict(_moved(contract, implementation)) for contract, implementation in pairs}
     wrong = list(_compared(before, now))
     if options.update:
         whole = not options.contracts and options.impl is None
-        record.write(path, {**({} if whole else before), **{name: cases for name, cases in now.items() if cases}})
+        record.write(folder, {**({} if whole else before), **{name: cases for name, cases in now.items() if cases}})
     sys.stdout.writelines(f"{line}\n" for line in wrong)
     cases = sum(len(cases) for cases in now.values())
     sys.stdout.write(f"{cases} cases: {len(wrong)} {'accepted' if options.update else 'are other than recorded'}\n")

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from harness.discover import SetupError
 from harness.vgpu.traffic import Traffic
 
 #: Below the folder of the pytest configuration.
@@ -26,8 +27,12 @@ Moved = Mapping[str, Traffic]
 Record = dict[str, dict[str, Moved]]
 
 
-def read(path: Path) -> Record:
-    """Return the record in ``path``, an empty one where there is no file; raises ValueError for what is none."""
+def read(folder: Path) -> Record:
+    """Return the record of the project in ``folder``, an empty one where there is no file.
+
+    Raises SetupError for a file that holds none.
+    """
+    path = folder / RECORD
     if not path.is_file():
         return {}
     try:
@@ -39,11 +44,12 @@ def read(path: Path) -> Record:
             for implementation, cases in json.loads(path.read_text()).items()
         }
     except (ValueError, AttributeError, TypeError) as error:
-        raise ValueError(f"{path} holds no record of traffic: {error}") from error
+        raise SetupError(f"{path} holds no record of traffic: {error}") from error
 
 
-def write(path: Path, record: Record) -> None:
-    """Write ``record``, a line a case."""
+def write(folder: Path, record: Record) -> None:
+    """Write ``record`` as that of the project in ``folder``, a line a case."""
+    path = folder / RECORD
     lines = []
     for implementation, cases in sorted(record.items()):
         own = [f"  {json.dumps(case)}: {json.dumps(moved)}" for case, moved in sorted(cases.items())]

@@ -15,7 +15,7 @@ from tests.unit import test_traffic as holding
 from tests.unit.contract_cases import contract
 from tests.vgpu import test_traffic as counting
 
-LANE = VirtualLane(record=record.read(Path(__file__).parents[2] / record.RECORD))
+LANE = VirtualLane(record=record.read(Path(__file__).parents[2]))
 
 HARNESS = {
     "what one program does stands for one": (

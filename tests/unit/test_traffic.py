@@ -38,7 +38,7 @@ def run(folder, *names, update=False):
 
 
 def recorded(folder):
-    return record.read(folder / record.RECORD)
+    return record.read(folder)
 
 
 def test_every_pinned_case_of_every_kernel_is_in_the_record():
@@ -95,19 +95,23 @@ def test_an_update_is_read_back_and_leaves_other_kernels_alone(tmp_path, capsys)
     kept = recorded(tmp_path)
     assert kept == {LAUNCHED: recorded(ROOT)[LAUNCHED]}
     other = {"x-y": {"Case()": {"kernel": Traffic(1, 2, 3)}}}
-    record.write(tmp_path / record.RECORD, kept | other)
+    record.write(tmp_path, kept | other)
     assert run(tmp_path, NAME)
     assert run(tmp_path, NAME, update=True)
     assert recorded(tmp_path) == kept | other
     capsys.readouterr()
-    record.write(tmp_path / record.RECORD, {LAUNCHED: {**kept[LAUNCHED], "Case(of=old)": {}}})
+    record.write(tmp_path, {LAUNCHED: {**kept[LAUNCHED], "Case(of=old)": {}}})
     assert not run(tmp_path, NAME)
     assert "Case(of=old) is in the record, and no longer pinned" in capsys.readouterr().out
 
 
-def test_what_is_no_record_is_refused_by_name(tmp_path):
+def test_what_is_no_record_is_refused_by_name(tmp_path, monkeypatch):
     path = tmp_path / record.RECORD
     path.parent.mkdir(parents=True)
     path.write_text('{"a": 3}')
     with pytest.raises(SetupError, match=r"traffic\.json holds no record"):
         run(tmp_path, NAME)
+    # nor does a search begin
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nconformance_modules = kernels\n")
+    assert main(["verify", NAME, "--impl", "triton"]) == 2
