@@ -44,9 +44,9 @@ class Numbers:
 
     def define(self, op: Op, known: Known | None) -> None:
         """Note what the results of ``op`` are."""
+        # under these names other regions may have had others
+        self.forget(op.results)
         for name in op.results:
-            self.known.pop(name, None)
-            self.natural.discard(name)
             if known is not None:
                 self.known[name] = known
             if op.name == "arith.constant" and (number := _INTEGER.search(op.text)):
@@ -62,9 +62,10 @@ class Numbers:
             self.natural.discard(name)
 
     def forget(self, names: Iterable[str]) -> None:
-        """Note that nothing is known of ``names``: what loops carry, under names that others had before them."""
+        """Note that nothing is known of ``names``: others had them before."""
         for name in names:
             self.known.pop(name, None)
+            self.constants.pop(name, None)
             self.natural.discard(name)
 
     def of(self, op: Op, taint: Taint, mask: Callable[[str], Taint]) -> Known | None:

@@ -72,6 +72,12 @@ FAULTS = {
         '            if op.name == "" and self._is_natural(op, name):\n',
         lanes.test_a_negative_number_is_no_number_of_a_program,
     ),
+    "a name keeps the constant that it had": (
+        NUMBERS,
+        "            self.constants.pop(name, None)\n",
+        "",
+        lanes.test_a_name_is_what_it_was_given_last,
+    ),
 }  # fmt: skip
 
 

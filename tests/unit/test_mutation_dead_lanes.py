@@ -8,7 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
-from harness.mutation import dead_lanes, frontend, ir
+from harness.mutation import dead_lanes, frontend, ir, lane_numbers
 from harness.vgpu import VirtualGPU
 
 
@@ -160,3 +160,12 @@ def test_a_negative_number_is_no_number_of_a_program():
 def test_several_functions_are_not_read():
     with pytest.raises(ir.UnknownSyntax, match="2 functions"):
         ir.read("module {\n  tt.func public @a() {\n  }\n  tt.func private @b() {\n  }\n}\n")
+
+
+def test_a_name_is_what_it_was_given_last():
+    numbers = lane_numbers.Numbers(frozenset(), frozenset(), None)
+    numbers.define(ir.Op("arith.constant", ["%0"], [], (), "arith.constant 3 : i32"), None)
+    assert (numbers.constants, numbers.natural) == ({"%0": 3}, {"%0"})
+    # in a region beside that one the name is free again
+    numbers.define(ir.Op("tt.load", ["%0"], ["%x"], (), "tt.load %x : !tt.ptr<i32>"), None)
+    assert (numbers.constants, numbers.natural) == ({}, set())
