@@ -20,6 +20,7 @@ def accept(
     repository: Path = Path(),
     allow_dirty: bool = False,
     allow_missing: bool = False,
+    allow_lone: bool = False,
     commit: str | None = None,
 ) -> tuple[Path, str]:
     """Write the run in ``path`` as the baseline of its device; returns the file and a sentence about it.
@@ -29,7 +30,8 @@ def accept(
 
     Raises SetupError for a run of uncommitted sources, one without a commit, one that was told its commit and has other
     sources than that has in ``repository``, one that left workloads out, and one that lacks benchmarks of the baseline
-    before it, as a run of one contract does, unless ``allow_missing``.
+    before it, as a run of one contract does, unless ``allow_missing``, and one of a single process, which nothing shows
+    to be near what others would find, unless ``allow_lone``.
     """
     run = store.compared(store.read(path), repository, commit)
     name = run.device.get("name")
@@ -41,6 +43,8 @@ def accept(
     refused = store.wrong(run.document)
     if refused:
         raise SetupError(f"{path} left out {refused[0]['name']}: {refused[0]['reason']}")
+    if not allow_lone and any(entry.alone for entry in run.entries.values()):
+        raise SetupError(f"{path} is of one process: take --blocks 10, or see --allow-lone")
     target = path_in(folder, str(name))
     old = store.read(target) if target.is_file() else None
     gone = [] if old is None or allow_missing else refusals.missing(old, run)

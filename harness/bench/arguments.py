@@ -54,6 +54,12 @@ def declare(parser: argparse.ArgumentParser, registering: argparse.ArgumentParse
     diff.set_defaults(name=[])
     diff.add_argument("--quads", type=_positive, help=f"A B B A or B A A B, a process each (default: {QUADS})")
     diff.add_argument(
+        "--within",
+        type=_amount,
+        metavar="S",
+        help="at most so long for all turns: quads that do not end in time are left out (default: no limit)",
+    )
+    diff.add_argument(
         "--history", type=Path, action="append", default=[], metavar="PATH", help="earlier runs: files or folders"
     )
     diff.add_argument("--margin", type=float, default=MARGIN, help="changes up to this share count as none")
@@ -66,7 +72,7 @@ def declare(parser: argparse.ArgumentParser, registering: argparse.ArgumentParse
     show = actions.add_parser("show", help="a stored run as 'run' prints it: times, floors, how long peers take")
     show.add_argument("file", type=Path, metavar="FILE")
     show.add_argument(
-        "--peers", action="store_true", help="as a Markdown table: ours, each peer, how many times as long, the floor"
+        "--peers", action="store_true", help="as a Markdown table: a line for ours and each peer, all timings in a cell"
     )
 
     history = actions.add_parser("history", help="medians of stored runs over time")
@@ -82,6 +88,7 @@ def declare(parser: argparse.ArgumentParser, registering: argparse.ArgumentParse
     accept.add_argument(
         "--allow-missing", action="store_true", help="also a run that lacks benchmarks of the baseline before it"
     )
+    accept.add_argument("--allow-lone", action="store_true", help="also a run of a single process")
 
     page = actions.add_parser("page", help="one HTML page: what changed, history, roofline, resources, verification")
     page.add_argument("head", type=Path, metavar="HEAD", help="the stored run that the page is about")

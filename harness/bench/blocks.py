@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +27,10 @@ _SAID = (1, 2)
 
 class BlockFailed(Exception):
     """A child process did not deliver its block; the message says which and what it said."""
+
+
+class BlockLate(BlockFailed):
+    """A child process was ended because it took too long."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +77,7 @@ def one_block(build: Build, options: Sequence[str], *, deadline: float) -> store
         try:
             status, said = children.ended(command, build.tree, {**os.environ, "PYTHONPATH": path}, deadline)
         except subprocess.TimeoutExpired:
-            raise BlockFailed(f"a block of {build.name} took longer than {deadline:g} s") from None
+            raise BlockLate(f"a block of {build.name} took longer than {deadline:g} s") from None
         if not out.is_file():
             last = next(reversed(said.strip().splitlines()), "nothing")
             # what ends a process without a word leaves the line of the benchmark before
@@ -97,22 +103,40 @@ def interleaved(
     *,
     quads: int,
     deadline: float,
+    within: float = math.inf,
     on_block: Callable[[int, int, Build], None] = lambda done, total, build: None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> list[tuple[int, store.Document]]:
     """Return (0 for base or 1 for head, document) of ``4 * quads`` blocks in ``series.orders``.
 
     Results are checked in each build's first block; what is refused there is what is missing, and later ones leave it
-    out.
+    out.  After ``within`` seconds there are no more: a quad that would not end in time is not begun, one that does not
+    is dropped.  Raises BlockFailed where a block fails, and where no quad ended in time.
     """
     sequence = [which for order in orders(quads) for which in order]
     found: list[tuple[int, store.Document]] = []
+    until, took = clock() + within, 0.0
     for number, which in enumerate(sequence):
+        began = clock()
+        left = until - began
+        # the slower of the last two blocks, which checked nothing, stands for those to come
+        if number and number % 4 == 0 and left < 4 * took:
+            break
         build = (base, head)[which]
         on_block(number, len(sequence), build)
         earlier = next((document for build_before, document in found if build_before == which), None)
         more = [] if earlier is None else later(earlier)
-        found.append((which, one_block(build, [*options, *more], deadline=deadline)))
-    return found
+        try:
+            found.append((which, one_block(build, [*options, *more], deadline=max(0.0, min(deadline, left)))))
+        except BlockLate:
+            if deadline <= left:
+                raise
+            break
+        took = max(took if number % 4 == 3 else 0.0, clock() - began)
+    whole = found[: len(found) - len(found) % 4]
+    if not whole:
+        raise BlockFailed(f"no quad of blocks ended within {within:g} s")
+    return whole
 
 
 def later(first: store.Document) -> list[str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from harness import selection
-from harness.bench import accept, again, blocks, comparison, gates, history, machine, markdown, store
+from harness.bench import accept, again, blocks, comparison, gates, history, machine, markdown, notes, peer_table, store
 from harness.bench.defaults import ACCEPTED, BASELINES, BLOCK_SECONDS, QUADS, TIMINGS
 from harness.bench.measure import Measured, Refused
 from harness.bench.peers import ratios
@@ -154,7 +155,7 @@ def _diff(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> 
 
 def _stored(options: argparse.Namespace, folder: Path) -> list[store.Run]:
     """Return base and head, those of their benchmarks that are chosen; options that time something are refused."""
-    idle = [name for name in ("quads", "seconds", "width", "deadline") if getattr(options, name) is not None]
+    idle = [name for name in ("quads", "within", "seconds", "width", "deadline") if getattr(options, name) is not None]
     idle += [] if options.lane == "auto" else ["lane"]
     if idle:
         raise SetupError(f"{', '.join(f'--{name}' for name in idle)}: for source trees, and these are stored runs")
@@ -204,21 +205,25 @@ def _by_turns(options: argparse.Namespace, folder: Path, rules: Rules) -> compar
     if options.base == ACCEPTED:
         device = machine.device_info("cuda" if on_device(options.lane) else "vgpu")["name"]
         names = str(_accepted(device, "FILE").commit["id"]), options.head
+    quads = options.quads or QUADS
+    within = math.inf if options.within is None else options.within
     with blocks.checked_out(names[0], folder) as base, blocks.checked_out(names[1], folder) as head:
         try:
             taken = blocks.interleaved(
                 base,
                 head,
                 passed_on(options),
-                quads=options.quads or QUADS,
+                quads=quads,
                 deadline=_deadline(options),
+                within=within,
                 on_block=lambda done, total, build: _say(f"block {done + 1} of {total}: {build.name}"),
             )
         except blocks.BlockFailed as error:
             return comparison.Comparison(
                 base=names[0], head=names[1], device="?", how="by turns", rules=rules, refused=(str(error),)
             )
-    return comparison.of_blocks(taken, names, rules, allow_dirty=options.allow_dirty)
+    found = comparison.of_blocks(taken, names, rules, allow_dirty=options.allow_dirty)
+    return replace(found, notes=(*found.notes, *notes.out_of_time(len(taken) // 4, quads, within)))
 
 
 def _history(options: argparse.Namespace) -> int:
@@ -231,7 +236,7 @@ def _history(options: argparse.Namespace) -> int:
 
 def _show(options: argparse.Namespace) -> int:
     found = store.read(options.file)
-    sys.stdout.write(markdown.peers_table(found) if options.peers else summary(found.document))
+    sys.stdout.write(peer_table.render(found) if options.peers else summary(found.document))
     return comparison.FINE
 
 
@@ -242,6 +247,7 @@ def _accept(options: argparse.Namespace, folder: Path) -> int:
         repository=folder,
         allow_dirty=options.allow_dirty,
         allow_missing=options.allow_missing,
+        allow_lone=options.allow_lone,
         commit=options.commit,
     )
     sys.stdout.write(f"{said}\n")

@@ -89,7 +89,7 @@ def of_files(
         *notes.another_of_the_model(base, head, rules),
         *notes.slowed(base, head),
         *notes.unbounded(earlier, rules),
-        *notes.alone(base, head, keys),
+        *notes.alone(base, head, keys, earlier, rules),
         *notes.new(base, head),
     ]
     return _comparison(base, head, keys, evidence, refused, said, how, rules)
@@ -158,9 +158,10 @@ def _of_files(
         found = series.stored(logs(old), logs(new), history, rules, since=since)
         # devices of a model differ as much as their runs may; a build's share of it no stored run shows
         elsewhere = math.log1p(rules.drift) if notes.elsewhere(base, head) else 0.0
-        # one process may be as far off as any was seen to be
+        # one process may be as far off as any was seen to be, or further where few runs were
         spread = [series.strayed(logs(one)) for one in (old, new, *(run.entries[key] for run in past)) if not one.alone]
-        doubt = np.maximum(found.doubt, elsewhere) + (old.alone + new.alone) * np.max(spread, axis=0, initial=0.0)
+        least = 0.0 if len(past) >= series.LEAST_HISTORY else math.log1p(rules.lone)
+        doubt = np.maximum(found.doubt, elsewhere) + (old.alone + new.alone) * np.max(spread, axis=0, initial=least)
         parts.append(replace(found, doubt=doubt))
     return _joined(parts)
 

@@ -1,12 +1,10 @@
-"""A comparison as Markdown, for the summary of a CI job: the verdict first, what changed, the rest folded; peers."""
+"""A comparison as Markdown, for the summary of a CI job: the verdict first, what changed, the rest folded."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from harness.bench import peers
 from harness.bench.comparison import Comparison, Row
-from harness.bench.store import Run
 from harness.bench.verdicts import Verdict
 from harness.report.summary import counted
 
@@ -46,26 +44,6 @@ def render(comparison: Comparison) -> str:
             f"at most {rules.alpha:.0%} of comparisons (Holm over {counted(len(comparison.rows), 'workload')}); "
             f"intervals hold {rules.confidence:.0%} each.",
         ]
-    return "\n".join([*lines, ""])
-
-
-def peers_table(run: Run) -> str:
-    """Return a line for each peer of a benchmark of ours: both times, their ratio, the floor and our share of it.
-
-    What was refused is said below.
-    """
-    lines = [
-        "| workload | L2 | ours | peer | takes | ratio | floor | of the floor |",
-        "|---|---|--:|---|--:|--:|--:|--:|",
-    ]
-    for ours, others in peers.beside(run.entries):
-        floor, share = ("", "") if ours.floor is None else (duration(ours.floor), f"{ours.floor / ours.median:.2f}")
-        found = [(it.key[1], duration(it.median), peers.times(it.median / ours.median)) for it in others]
-        for peer in found or [("", "", "")]:
-            cells = (f"`{ours.name}`", ours.l2, duration(ours.median), *peer, floor, share)
-            lines.append(f"| {' | '.join(cells)} |")
-    refused = [f"- not timed: `{item['name']}`: {item['reason']}" for item in run.refused]
-    lines += ["", *refused] if refused else []
     return "\n".join([*lines, ""])
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from harness.bench import series
 from harness.bench.store import Key, Run
 from harness.bench.verdicts import Evidence, Judgement, Rules, Verdict
+from harness.report.summary import counted
 
 #: Names of a sentence; the rest is counted.
 _SHOWN = 5
@@ -66,13 +67,15 @@ def slowed(base: Run, head: Run) -> list[str]:
     return notes
 
 
-def alone(base: Run, head: Run, keys: Sequence[Key]) -> list[str]:
+def alone(base: Run, head: Run, keys: Sequence[Key], earlier: Sequence[Run], rules: Rules) -> list[str]:
     """Say of which run nothing shows how much processes differ."""
     alone = [any(run.entries[key].alone for key in keys) for run in (base, head)]
-    if all(alone):
+    few = len(earlier) < series.LEAST_HISTORY
+    if all(alone) and not few:
         return []
+    as_far = f"{rules.lone:.0%} is allowed for" if few else "as far as any process of the other runs was"
     return [
-        f"{run.path} is of one process, which may be as far off as any process of the other runs was"
+        f"{run.path} is of one process, which may be off: {as_far}"
         for run, single in zip((base, head), alone, strict=True)
         if single
     ]
@@ -82,6 +85,16 @@ def untested(quads: int) -> list[str]:
     if quads >= series.LEAST_QUADS:
         return []
     return [f"fewer than {series.LEAST_QUADS} quads, so no build was compared with itself"]
+
+
+def out_of_time(done: int, wanted: int, within: float) -> list[str]:
+    """Return how many quads there was no time for, and what that costs."""
+    if done == wanted:
+        return []
+    return [
+        f"{done} of {counted(wanted, 'quad')}: the others would not have ended within {within:g} s, so that smaller "
+        "changes cannot be told"
+    ]
 
 
 def unbounded(earlier: Sequence[Run], rules: Rules) -> list[str]:

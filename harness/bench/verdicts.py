@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.bench.defaults import ALPHA, DRIFT, MARGIN
+from harness.bench.defaults import ALPHA, DRIFT, LONE, MARGIN
 from harness.bench.numbers import Array, holm, student_quantile, student_sf
 
 
@@ -28,18 +28,19 @@ class Rules:
     ``margin``: changes of time up to this share count as none.  ``alpha``: the chance, over all workloads of a
     comparison together, that a change is claimed where there is none past the margin, and likewise that *same* is
     claimed where there is one.  ``drift``: how much two runs of the same code may differ where no history says how
-    much they do.  ``resolution``: the least standard error that is believed, as a share.  ``confidence``: of the
-    interval that is shown.
+    much they do; ``lone``: how far a run of one process may be off where too few runs say.  ``resolution``: the least
+    standard error that is believed, as a share.  ``confidence``: of the interval that is shown.
     """
 
     margin: float = MARGIN
     alpha: float = ALPHA
     drift: float = DRIFT
+    lone: float = LONE
     resolution: float = 0.0005
     confidence: float = 0.99
 
     def __post_init__(self) -> None:
-        for name in ("margin", "alpha", "drift", "resolution", "confidence"):
+        for name in ("margin", "alpha", "drift", "lone", "resolution", "confidence"):
             if not 0 < getattr(self, name) < 1:
                 raise ValueError(f"{name}: wanted a share between 0 and 1, got {getattr(self, name)!r}")
 

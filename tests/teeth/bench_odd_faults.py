@@ -74,6 +74,20 @@ ODD = (
         "a_run_of_one_process_may_be_off_by_what_processes_are",
     ),
     BenchFault(
+        "one process is no further off than six of another run are from each other",
+        "comparison",
+        "math.log1p(rules.lone)",
+        "0.0",
+        "a_run_of_one_process_without_history_may_be_off_by_a_quarter",
+    ),
+    BenchFault(
+        "a run of one process is accepted",
+        "accept",
+        "if not allow_lone and any(",
+        "if False and any(",
+        "a_run_of_one_process_is_not_accepted",
+    ),
+    BenchFault(
         "no run is of one process",
         "store",
         'alone=extra.get("blocks_are") == SEGMENTS',

@@ -4,6 +4,7 @@ import inspect
 
 import pytest
 
+from tests.teeth.bench_block_faults import BLOCKS
 from tests.teeth.bench_faults import COPIES, MEASURING, RULES, WORK
 from tests.teeth.bench_file_faults import FILES
 from tests.teeth.bench_odd_faults import ODD
@@ -21,7 +22,7 @@ from tests.unit import (
 
 ROOMS = (bench_blocks, bench_files, bench_gates, bench_measuring, bench_odd, bench_page, bench_rules, bench_sampling)
 CHECKS = {name: check for room in ROOMS for name, check in room.CHECKS.items()}
-FAULTS = (*RULES, *ODD, *FILES, *MEASURING, *COPIES, *WORK)
+FAULTS = (*RULES, *ODD, *FILES, *BLOCKS, *MEASURING, *COPIES, *WORK)
 #: Faults -> the package of their modules.
 ELSEWHERE = {WORK: "harness.contracts", COPIES: "harness"}
 

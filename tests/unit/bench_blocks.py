@@ -71,6 +71,68 @@ def later_blocks_leave_out_what_the_first_refused(folder):
 
 
 @check
+def turns_end_in_the_time_that_they_have_and_whole_quads_count(folder):
+    assert _turns([9, 8, 3, 4] + [4] * 20, within=60) == (12, [60, 51, 43, 40, 36, 32, 28, 24, 20, 16, 12, 8])
+    # the next four would take as long as the slower one of the last two: not begun
+    assert _turns([9, 8, 3, 4] + [4] * 20, within=39) == (4, [39, 30, 22, 19])
+    assert _turns([9, 8, 3, 4] + [4] * 20, within=40)[0] == 8
+    # one that takes longer than they did is ended, and its quad is dropped
+    try:
+        assert _turns([9, 8, 3, 4, 4, 4, 30, 4], within=45) == (4, [45, 36, 28, 25, 21, 17, 13])
+    except blocks.BlockLate as error:
+        pytest.fail(f"the quad before is lost: {error}")
+    assert _turns([9] * 8, within=1000, deadline=20) == (8, [20] * 8)
+    for times, words in (([9, 8, 30], "no quad of blocks ended within 45 s"), ([9, 300], "longer than 45 s")):
+        with pytest.raises(blocks.BlockFailed, match=words):
+            _turns(times, within=45 if len(times) == 3 else 1000, deadline=45)
+    with pytest.raises(blocks.BlockFailed, match="a block of new failed"):
+        _turns([9, -1], within=45)
+
+
+def _turns(times, *, within, deadline=100):
+    """Return the number of blocks that count and the seconds that each block was given."""
+    now, left = [0.0], []
+
+    def one_block(build, options, *, deadline):
+        seconds = times[len(left)]
+        left.append(deadline)
+        now[0] += min(seconds, deadline)
+        if seconds > deadline:
+            raise blocks.BlockLate(f"a block of {build.name} took longer than {deadline:g} s")
+        if seconds < 0:
+            raise blocks.BlockFailed(f"a block of {build.name} failed")
+        return document()
+
+    builds = [blocks.Build(name=name, tree=folder) for folder, name in ((Path(), "old"), (Path(), "new"))]
+    with mock.patch.object(blocks, "one_block", one_block):
+        found = blocks.interleaved(
+            *builds, [], quads=len(times) // 4 or 1, deadline=deadline, within=within, clock=lambda: now[0]
+        )
+    return len(found), left
+
+
+@check
+def a_comparison_says_how_many_quads_there_was_no_time_for(folder):
+    rows = [row(work) for work in WORKLOADS[:2]]
+    for one in rows:
+        one["stats"]["data"] = one["extra_info"]["blocks"]
+    asked = []
+
+    def few(base, head, options, *, quads, within, **others):
+        asked.append((quads, within))
+        return [(which, document(rows=rows)) for which in (0, 1, 1, 0)]
+
+    words = ["bench", "diff", str(folder), str(folder), "--lane", "cuda", "--markdown", str(folder / "c.md")]
+    with mock.patch.object(blocks, "interleaved", few):
+        for more, noted in ((["--quads", "5", "--within", "60"], True), (["--quads", "1"], False)):
+            command.main(cli._parser().parse_args([*words, *more]), [], folder)
+            said = (folder / "c.md").read_text()
+            assert "1 quad of blocks in turns" in said
+            assert ("- 1 of 5 quads: the others would not have ended within 60 s" in said) is noted
+    assert asked == [(5, 60.0), (1, float("inf"))]
+
+
+@check
 def blocks_before_one_that_fails_are_kept(folder):
     rows = [row(work) for work in WORKLOADS[:2]]
     for one in rows:

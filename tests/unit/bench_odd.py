@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.bench import again, comparison, sampling, series, store
+from harness.bench import accept, again, comparison, sampling, series, store
 from harness.bench.verdicts import Evidence, Rules, Verdict, judge
 from harness.discover import SetupError
 from tests.unit.bench_documents import WORKLOADS, document, row, run
@@ -175,6 +175,31 @@ def a_run_of_one_process_may_be_off_by_what_processes_are():
             assert any("of one process" in note for note in found.notes) == alone
     assert alarmed[True] == 0
     assert alarmed[False] > 0
+
+
+@check
+def a_run_of_one_process_without_history_may_be_off_by_a_quarter():
+    rng = np.random.default_rng(25)
+    for slow, wanted in ((0.82, Verdict.CANNOT_TELL), (1.22, Verdict.CANNOT_TELL), (1.6, Verdict.SLOWER)):
+        rows = [row(work, times=list(work[3] * (1 + 0.001 * rng.standard_normal(10)))) for work in WORKLOADS]
+        for one in rows:
+            one["extra_info"]["blocks_are"] = store.SEGMENTS
+        several = [row(work, times=list(slow * work[3] * (1 + 0.001 * rng.standard_normal(6)))) for work in WORKLOADS]
+        found = comparison.of_files(run("base", night=0, rows=rows), run("head", night=1, rows=several))
+        assert {row.verdict for row in found.rows} == {wanted}
+        assert any("base is of one process, which may be off: 25% is allowed for" in note for note in found.notes)
+
+
+@check
+def a_run_of_one_process_is_not_accepted(folder):
+    made = document()
+    for one in made["benchmarks"]:
+        one["extra_info"]["blocks_are"] = store.SEGMENTS
+    store.write(folder / "lone.json", made)
+    with pytest.raises(SetupError, match="of one process: take --blocks 10, or see --allow-lone"):
+        accept.accept(folder / "lone.json", folder / "baselines")
+    target, _ = accept.accept(folder / "lone.json", folder / "baselines", allow_lone=True)
+    assert target.is_file()
 
 
 @check

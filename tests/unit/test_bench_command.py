@@ -25,6 +25,7 @@ for place in "${!words[@]}"; do
     fi
     [[ ${words[place]} == --json && -n ${JSON:-} ]] && echo '{}' > "${words[place + 1]}"
 done
+[[ $* == *" --again "* && -n ${KEPT:-} ]] && echo "$(ls "$NIGHTLY_HISTORY" | wc -l) kept" >> "$CALLS"
 [[ $* == *" --again "* ]] && exit "${AGAIN:-0}"
 [[ $1 == verify ]] && exit "${VERIFY:-0}"
 case $2 in diff) exit "${DIFF:-0}" ;; run) exit "${RUN:-0}" ;; esac
@@ -200,14 +201,24 @@ def test_a_night_ends_as_the_worst_of_its_steps(tmp_path, ends, status):
 
 def test_a_night_with_a_base_is_timed_in_turns(tmp_path):
     calls, _ = _night(tmp_path, NIGHTLY_BASE="v1.0")
-    assert calls[2].startswith("bench diff v1.0 . --lane cuda --quads 12")
+    assert calls[2].startswith("bench diff v1.0 . --lane cuda --quads 12 --within 14400")
 
 
 @pytest.mark.parametrize(("diff", "again", "status"), [(1, 0, 0), (1, 1, 1), (1, 2, 1), (0, 1, 1), (0, 2, 2)])
 def test_what_is_slower_than_the_baseline_is_timed_again_with_its_commit(tmp_path, diff, again, status):
     calls, done = _night(tmp_path, JSON="1", DIFF=str(diff), AGAIN=str(again))
-    assert calls[3].startswith("bench diff accepted . --again out/nightly/comparison.json --lane cuda --quads 12")
+    words = "bench diff accepted . --again out/nightly/comparison.json --lane cuda --quads 12 --within 1800"
+    assert calls[4].startswith(words)
     assert done.returncode == status
+
+
+def test_what_a_night_found_is_on_a_page_and_in_its_history_before_turns_begin(tmp_path):
+    calls, _ = _night(tmp_path, JSON="1", DIFF="1", NIGHTLY_SECONDS="60", KEPT="1")
+    assert calls[3].startswith("bench page")
+    assert "--comparison out/nightly/comparison.json" in calls[3]
+    assert "--within 60" in calls[4]
+    assert calls[5] == "1 kept"
+    assert calls[6].startswith("bench page")
 
 
 def test_a_night_that_timed_nothing_compares_nothing(tmp_path):

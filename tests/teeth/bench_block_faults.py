@@ -1,0 +1,118 @@
+"""Faults planted in blocks, the child processes that time everything once: one change of source each."""
+
+from tests.teeth.bench_faults import BenchFault
+
+BLOCKS = (
+    BenchFault(
+        "files that git does not know are clean",
+        "machine",
+        '_git(tree, "status", "--porcelain")',
+        '_git(tree, "status", "--porcelain", "--untracked-files=no")',
+        "a_build_is_a_folder_or_a_revision",
+    ),
+    BenchFault(
+        "worktrees stay",
+        "blocks",
+        '[*git, "worktree", "remove", "--force", str(tree)]',
+        '[*git, "worktree", "list"]',
+        "a_build_is_a_folder_or_a_revision",
+    ),
+    BenchFault(
+        "what a block started outlives its deadline",
+        "children",
+        "os.killpg(child.pid, signal.SIGKILL)",
+        "child.kill()",
+        "a_block_that_hangs_leaves_no_process_behind",
+    ),
+    BenchFault(
+        "what a block started outlives its end",
+        "children",
+        "start_new_session=True,",
+        "start_new_session=False,",
+        "a_block_that_ends_leaves_no_process_behind",
+    ),
+    BenchFault(
+        "turns time what was refused",
+        "blocks",
+        "        more = [] if earlier is None else later(earlier)\n",
+        "        more = [] if earlier is None else ['--unchecked']\n",
+        "later_blocks_leave_out_what_the_first_refused",
+    ),
+    BenchFault(
+        "blocks of a night time what was refused",
+        "command",
+        "more = blocks.later(made[0]) if made else",
+        "more = ['--unchecked'] if made else",
+        "later_blocks_leave_out_what_the_first_refused",
+    ),
+    BenchFault(
+        "what is to be left out is not",
+        "run",
+        " and name not in self.without\n",
+        "\n",
+        "later_blocks_leave_out_what_the_first_refused",
+    ),
+    BenchFault(
+        "a block that fails takes those before it along",
+        "command",
+        "            if not made:\n",
+        "            if number:\n",
+        "blocks_before_one_that_fails_are_kept",
+    ),
+    BenchFault(
+        "a night with fewer blocks says nothing of it",
+        "command",
+        '    document["harness"]["refused"] += failed\n',
+        "",
+        "blocks_before_one_that_fails_are_kept",
+    ),
+    BenchFault(
+        "the last words of a killed block are taken for its fault",
+        "blocks",
+        """"failed" if status in _SAID else""",
+        """"failed" if status else""",
+        "a_block_that_ends_without_a_word_is_not_said_to_have_failed_at_what_it_did_before",
+    ),
+    BenchFault(
+        "turns are begun that do not end in time",
+        "blocks",
+        "left < 4 * took",
+        "left < took",
+        "turns_end_in_the_time_that_they_have_and_whole_quads_count",
+    ),
+    BenchFault(
+        "a block of the last quad may take all the time there is",
+        "blocks",
+        "max(0.0, min(deadline, left))",
+        "deadline",
+        "turns_end_in_the_time_that_they_have_and_whole_quads_count",
+    ),
+    BenchFault(
+        "turns whose time is up are lost",
+        "blocks",
+        "            if deadline <= left:\n                raise\n",
+        "            raise\n",
+        "turns_end_in_the_time_that_they_have_and_whole_quads_count",
+    ),
+    BenchFault(
+        "a block that hangs is taken for the end of the time",
+        "blocks",
+        "if deadline <= left:",
+        "if deadline < 0:",
+        "turns_end_in_the_time_that_they_have_and_whole_quads_count",
+    ),
+    BenchFault(
+        "part of a quad counts",
+        "blocks",
+        "found[: len(found) - len(found) % 4]",
+        "found",
+        "turns_end_in_the_time_that_they_have_and_whole_quads_count",
+    ),
+    BenchFault(
+        "quads that are left out are not said",
+        "notes",
+        "if done == wanted:",
+        "if done:",
+        "a_comparison_says_how_many_quads_there_was_no_time_for",
+    ),
+)
