@@ -24,19 +24,30 @@ from harness.vgpu.values import Mixed, Value, combine, scalar
 
 @dataclass(frozen=True)
 class Options:
-    """Compilation options that the semantic layer asks for."""
+    """Compilation options that the semantic layer asks for.
+
+    ``native``: kernels that ask are told that they are compiled for the target, and take its own forms, with assembly.
+    """
 
     profile: Profile
+    native: bool = False
     debug: bool = True
     sanitize_overflow: bool = False
     deprecated_fp8_dot_operand_dtypes: tuple[str, ...] = ()
     allowed_dot_input_precisions: tuple[str, ...] = ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6")
     max_num_imprecise_acc_default: int = 0
-    backend_name: str = "vgpu"
     num_warps: int = 4
     num_ctas: int = 1
     num_stages: int = 2
     extern_libs: dict[str, str] = field(default_factory=dict)
+    #: Holds something once a kernel has asked for the backend.
+    asked: list[str] = field(default_factory=list)
+
+    @property
+    def backend_name(self) -> str:
+        """What compiles: none that a kernel knows, or the target's own."""
+        self.asked[:] = [self.arch]
+        return self.profile.vendor if self.native else "vgpu"
 
     @property
     def arch(self) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from harness.vgpu import ptx
 from harness.vgpu.arithmetic import finish
 from harness.vgpu.elements import SCALARS, Type
 from harness.vgpu.execution import Execution
@@ -42,11 +43,16 @@ class Extern:
     def create_inline_asm(
         self, assembly: str, constraints: str, arguments: Sequence[Value], types: Sequence[Type], pure: bool, pack: int
     ) -> Results:
-        """Do what a known instruction does; any other is unsupported, by its text."""
+        """Do what known instructions do; any other is unsupported, by its text."""
         instruction = assembly.partition(";")[0].strip()
-        if instruction not in _ORDERING:
-            raise self.execution.unsupported(f"inline_asm({instruction})")
-        return Results([scalar(0, type.scalar) for type in types])
+        if instruction in _ORDERING:
+            return Results([scalar(0, type.scalar) for type in types])
+        try:
+            if self.execution.profile.vendor != "cuda":
+                raise ptx.UnknownPTX(instruction)
+            return Results(ptx.run(assembly, constraints, arguments, types, pack, self.execution.profile))
+        except ptx.UnknownPTX as error:
+            raise self.execution.unsupported(f"inline_asm({error})") from None
 
     def create_extern_elementwise(
         self, library: str, path: str, symbol: str, arguments: Sequence[Value], type: Type, is_pure: bool

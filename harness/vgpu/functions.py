@@ -44,6 +44,7 @@ class Functions(ABC):
             core._reduce_with_indices: self._reduce_with_indices,
             core.associative_scan: self._scan,
             core.map_elementwise: self._map_elementwise,
+            core.inline_asm_elementwise: self._assembly,
             core.static_assert: self._static_assert,
             core.static_print: _nothing,
             core.device_print: _nothing,
@@ -182,6 +183,14 @@ class Functions(ABC):
         if isinstance(value, self.tensor):
             hints.check_multiple(self.builder.execution, value.handle, self._plain(list(listed)))
         return value
+
+    def _assembly(self, asm: Any, constraints: Any, args: Any, dtype: Any, is_pure: Any, pack: Any) -> Any:
+        # Triton wraps no types that stand in a tuple
+        types = self.raw(dtype)
+        types = self._plain(list(types)) if isinstance(types, Iterable) else types
+        return self._language(
+            self.adapter.core.inline_asm_elementwise, (asm, constraints, list(args), types, is_pure, pack), {}
+        )
 
     def _static_assert(self, condition: Any, message: Any = "") -> None:
         if not self.raw(condition):

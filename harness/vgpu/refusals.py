@@ -43,3 +43,10 @@ def conversion(host: Host, source: Scalar, target: Scalar, rounding: str) -> Non
         raise refuse(host.execution, direct, "convert by way of float32")
     if rounding == "rtz" and target.name == "fp8e4nv":
         raise refuse(host.execution, f"{direct} that rounds toward zero", "leave the rounding to the target")
+
+
+def one_type(host: Host, name: str, first: Element, second: Element) -> None:
+    """Raise NotCompilable where two blocks that ``name`` puts together are of different types: no IR holds that."""
+    if first != second:
+        names = " and ".join(one.name if isinstance(one, Scalar) else "a pointer" for one in (first, second))
+        raise refuse(host.execution, f"{name} of {names}", "convert one to the type of the other")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Literal
 
@@ -73,6 +73,8 @@ class VirtualGPU:
 
     ``sample``: of each grid run only so many programs, the first and the last among them; 0 is all.  What they compute
     is not what the launch computes, but where they read and write is.  ``count``: count what each launch moves.
+    ``native``: kernels that ask what compiles them hear that it is the target's own compiler, and take their forms with
+    assembly; ``forms`` says whether one asked.
 
     Raises RuntimeError on entry if Triton is not of a supported version or another virtual GPU is active in this
     thread.  A fault is raised out of the launch as a KernelFault.
@@ -94,6 +96,7 @@ class VirtualGPU:
         on_launch: Callable[[Any, tuple[Any, ...], dict[str, Any]], object] | None = None,
         sample: int = 0,
         count: bool = False,
+        native: bool = False,
     ) -> None:
         if unwritten_reads not in ("record", "fault"):
             raise ValueError(f"unwritten_reads={unwritten_reads!r}: 'record' or 'fault' is needed")
@@ -115,6 +118,7 @@ class VirtualGPU:
         self._allocator = allocator
         self._sample = sample
         self._count = count
+        self._native = native
         self._shadow = Shadow(fill)
         self._stack = contextlib.ExitStack()
         self._chosen = (0, 1)
@@ -126,6 +130,7 @@ class VirtualGPU:
         self._adapter = adapter()
         self._interpreter = _interpreter(self._adapter, self._profile)
         self._builder = self._interpreter.builder
+        self._builder.options = replace(self._builder.options, native=self._native, asked=[])
         self._builder.scratch = self._adapter.scratch if self._allocator else None
         self._arguments = Arguments(self._interpreter, self._shadow)
         for name, value in self._protect.items():
@@ -151,6 +156,11 @@ class VirtualGPU:
     def unwritten(self, tensor: torch.Tensor) -> Unwritten | None:
         """Return which elements of ``tensor`` no kernel and no torch operation wrote, or None if there are none."""
         return self._shadow.unwritten(tensor)
+
+    @property
+    def forms(self) -> bool:
+        """Whether a kernel asked what it is compiled by, and may have a form of its own for the target."""
+        return bool(self._builder.options.asked)
 
     def _units(self) -> int:
         """Return how many compute units code that asks is told of: what the schedule says, else the target's own."""

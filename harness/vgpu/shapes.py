@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.vgpu import refusals
 from harness.vgpu.elements import INT32, Block
 from harness.vgpu.execution import Execution
 from harness.vgpu.values import LEAD, Data, Value, combine, common
@@ -62,10 +63,12 @@ class Shapes:
 
     def create_cat(self, a: Value, b: Value) -> Value:
         """Concatenate along the first axis."""
+        refusals.one_type(self, "tl.cat", a.type, b.type)
         return combine((a, b), lambda data: _joined(data, (a, b), LEAD), (a.shape[0] + b.shape[0], *a.shape[1:]))
 
     def create_join(self, a: Value, b: Value) -> Value:
         """Stack along a new last axis of size 2."""
+        refusals.one_type(self, "tl.join", a.type, b.type)
         return combine((a, b), _paired, (*a.shape, 2))
 
     def create_split(self, a: Value) -> tuple[Value, Value]:

@@ -136,7 +136,7 @@ PROVEN = {
 }
 #: Refused by name: what a target's assembly does is not modelled.
 UNSUPPORTED = {
-    "inline_asm_elementwise": "tl.inline_asm_elementwise('mov.b32 $0, $1;', '=r,r', [n], tl.int32, True, 1)",
+    "inline_asm_elementwise": "tl.inline_asm_elementwise('brev.b32 $0, $1;', '=r,r', [n], tl.int32, True, 1)",
     "cuda.globaltimer": "n + cuda.globaltimer().to(tl.int32)",
     "cuda.smid": "n + cuda.smid()",
 }

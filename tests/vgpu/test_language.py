@@ -120,7 +120,7 @@ def assert_kernel(x_ptr, N: tl.constexpr):
 @triton.jit
 def asm_kernel(x_ptr, N: tl.constexpr):
     x = tl.load(x_ptr + tl.arange(0, N))
-    y = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], dtype=tl.int32, is_pure=True, pack=1)
+    y = tl.inline_asm_elementwise("brev.b32 $0, $1;", "=r,r", [x], dtype=tl.int32, is_pure=True, pack=1)
     tl.store(x_ptr + tl.arange(0, N), y)
 
 
@@ -246,10 +246,10 @@ def test_a_device_assertion_that_fails_is_a_fault(batch):
 
 
 def test_an_operation_that_is_not_modelled_is_named():
-    said = r"operation inline_asm\(mov.b32 \$0, \$1\) in asm_kernel"
+    said = r"operation inline_asm\(brev.b32 \$0, \$1\) in asm_kernel"
     with VirtualGPU() as gpu, pytest.raises(UnsupportedOperation, match=said):
         asm_kernel[(1,)](torch.zeros(8, dtype=torch.int32), N=8)
-    assert gpu.untrusted == {"inline_asm(mov.b32 $0, $1)"}
+    assert gpu.untrusted == {"inline_asm(brev.b32 $0, $1)"}
 
 
 def test_closures_and_keyword_arguments_reach_the_kernel():

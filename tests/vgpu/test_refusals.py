@@ -86,6 +86,22 @@ def widened(a, b, x, o, T: tl.constexpr):
 
 
 @triton.jit
+def joined(a, b, x, o, T: tl.constexpr):
+    return tl.sum(tl.join(a.to(tl.float32), b.to(tl.bfloat16)).to(tl.float32), 1).to(T)
+
+
+@triton.jit
+def concatenated(a, b, x, o, T: tl.constexpr):
+    some = tl.cat(o, o.to(tl.int8), can_reorder=True)
+    return tl.load(x + o + tl.sum(some, 0) * 0)
+
+
+@triton.jit
+def joined_with_and_without_sign(a, b, x, o, T: tl.constexpr):
+    return tl.load(x + tl.max(tl.join(o, o.to(tl.uint32)), 1).to(tl.int32))
+
+
+@triton.jit
 def kernel(x, out, F: tl.constexpr, T: tl.constexpr):
     o = tl.arange(0, 16)
     a = tl.load(x + o)
@@ -98,9 +114,10 @@ BY_NAME = {
     for function in (
         *(add, negated, compared, total, sorted_block, filled_with_an_integer, by_way_of_float64),
         *(to_another_format, from_integers, rounded_toward_zero, magnitude, selected, filled_with_a_float, widened),
+        *(joined, concatenated, joined_with_and_without_sign),
     )
 }
-ALLOWED = {"magnitude", "selected", "filled_with_a_float", "widened"}
+ALLOWED = {"magnitude", "selected", "filled_with_a_float", "widened", "joined_with_and_without_sign"}
 # function, format, compute capability, whether it compiles
 CASES = [
     *((name, "fp8e4nv", 90, name in ALLOWED) for name in BY_NAME),
