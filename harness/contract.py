@@ -48,6 +48,17 @@ class Rejection:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Policy:
+    """Right values of what decides about launches, whatever the case: ``right()`` yields what is wrong.
+
+    ``repr`` is the reproduction.
+    """
+
+    name: str
+    right: Callable[[], Iterable[str]] = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Launched:
     """One launch of a kernel; ``given``: the numbers and words among its keyword arguments, constants and options."""
 
@@ -88,10 +99,13 @@ class Contract(Generic[CaseT]):
     ``replays(case)`` are cases whose inputs differ from those of ``case`` in content alone (shapes, strides and numbers
     are the same): other ids, lengths and tables, fewer live rows.  A CUDA graph of ``case`` is replayed with them.
     ``stores_once``: no two programs of a launch store to one element, not even the same value.
+    ``any_device``: tensors may be on another device than the current one, so whoever launches makes theirs current.
     ``vast`` are cases whose outputs have more elements than int32 counts.  Of each launch a few programs run, on the
     virtual GPU, and nothing is judged but where they read and write.
     ``launches(case, done)`` says what is wrong with the kernels that were launched for a case, where the operation
     promises something about them: how many, how many blocks.
+    ``policies()`` are what must hold of what stands around the launches: how many blocks are resident, what is in force
+    afterwards.
     Raises ContractError without an output in ``tolerance``.
     """
 
@@ -112,6 +126,8 @@ class Contract(Generic[CaseT]):
     launches: Callable[[CaseT, Sequence[Launched]], Iterable[str]] | None = None
     vast: tuple[CaseT, ...] = ()
     stores_once: bool = False
+    any_device: bool = False
+    policies: Callable[[], tuple[Policy, ...]] = tuple
 
     def __post_init__(self) -> None:
         if not self.tolerance:

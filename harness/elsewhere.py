@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.contract import Contract, Implementation
 from harness.device.targets import TARGETS, Target, target_of
-from harness.lanes import VirtualLane
+from harness.lanes import Lane, VirtualLane
 from harness.outcome import CaseResult
 from harness.run import check_case
 
@@ -33,6 +33,19 @@ def check_elsewhere(
     result = check_case(contract, implementation, case, lane=as_on(lane, target), only="memory")
     result.violations = [replace(v, message=f"[as on {target.arch}] {v.message}") for v in result.violations]
     return result
+
+
+def check_one_elsewhere(
+    contract: Contract[Any], implementation: Implementation, number: int, case: Any, lane: Lane
+) -> CaseResult:
+    """Return what case ``number`` gets wrong as on one other target than the lane's, each target in its turn.
+
+    Nothing where there is no other one, nor on a lane whose target is given.
+    """
+    targets = others(implementation)
+    if not targets or not isinstance(lane, VirtualLane):
+        return CaseResult()
+    return check_elsewhere(contract, implementation, case, lane, targets[number % len(targets)])
 
 
 def virtual_lane(target: str | None) -> VirtualLane:

@@ -14,12 +14,12 @@ from hypothesis.errors import Flaky, NoSuchExample, Unsatisfiable
 
 from harness.blame import blamed_on
 from harness.contract import Contract, Implementation
-from harness.elsewhere import check_elsewhere, others
+from harness.elsewhere import check_one_elsewhere
 from harness.fault import Fault, fault_of
 from harness.known import Ledger
 from harness.lanes import Lane, VirtualLane
 from harness.outcome import CaseResult, Violation
-from harness.run import acceptance, check_case, check_rejections, with_race
+from harness.run import acceptance, check_case, check_policies, check_rejections, with_race
 from harness.vast import check_vast
 
 if TYPE_CHECKING:
@@ -109,6 +109,13 @@ class Hunt:
             if not self.known.tolerates_illegal(violation.check):
                 self._add(fault_of(violation, frozenset(), violation.case))
 
+    def decide(self) -> None:
+        """Check what must hold of what stands around launches."""
+        result = check_policies(self.contract.policies() if isinstance(self.lane, VirtualLane) else ())
+        self.reached.update(result.checks_run)
+        for violation in result.violations:
+            self._add(fault_of(violation, frozenset(), violation.case))
+
     def pin(self) -> None:
         """Run the pinned cases with every configuration; they are small already and are reported as they are."""
         for number, case in enumerate(self.contract.pinned):
@@ -116,7 +123,9 @@ class Hunt:
                 continue
             for violation in self._unexplained(case, self._run("pinned", case, every_config=True)):
                 self._add(fault_of(self._with_race(violation, case), self._features_of(case), case))
-            for violation in self._unexplained(case, self._elsewhere(number, case)):
+            for violation in self._unexplained(
+                case, check_one_elsewhere(self.contract, self.implementation, number, case, self.lane)
+            ):
                 self._add(fault_of(violation, self._features_of(case), case))
 
     def reach(self) -> None:
@@ -131,15 +140,6 @@ class Hunt:
             self.untrusted |= result.untrusted
             for violation in self._unexplained(case, result):
                 self._add(fault_of(violation, self._features_of(case), case))
-
-    def _elsewhere(self, number: int, case: Any) -> CaseResult:
-        """Launch pinned case ``number`` as on another target than the lane's, each target in its turn."""
-        targets = others(self.implementation) if isinstance(self.lane, VirtualLane) else ()
-        if not targets:
-            return CaseResult()
-        assert isinstance(self.lane, VirtualLane)
-        target = targets[number % len(targets)]
-        return check_elsewhere(self.contract, self.implementation, case, self.lane, target)
 
     def capture(self) -> None:
         """Look for what a CUDA graph cannot hold in the host code of an implementation that says it is capturable."""

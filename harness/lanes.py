@@ -55,6 +55,8 @@ class Execution:
     configurations to choose from and ``config`` describes the chosen one.  ``suspects`` are reads of memory that
     nobody wrote.  ``launched`` are the launches, None where the lane does not see them; ``refusals`` those that Triton
     does not compile, None where it was not asked; ``moved`` what the launches move, None where it was not counted.
+    ``stray`` are kernels that were launched while the device of the tensors was not current, None where the lane does
+    not see that; ``forms`` is whether a kernel may have a form of its own for the target, which did not run.
     """
 
     result: Any = None
@@ -70,6 +72,8 @@ class Execution:
     launched: tuple[Launched, ...] | None = None
     refusals: tuple[Refusal, ...] | None = None
     moved: Moved | None = None
+    stray: tuple[str, ...] | None = None
+    forms: bool = False
 
 
 class Lane(Protocol):
@@ -101,7 +105,8 @@ class VirtualLane:
     ``sample``: how many programs of each grid run, 0 for all.
     ``races``: look for accesses of different programs that nothing orders; "strict": also for two stores of one value.
     ``asks`` is asked whether Triton compiles what is launched.  ``counts``: count what launches move; ``record`` is
-    what they are to move on cases that are in it.
+    what they are to move on cases that are in it.  ``native``: kernels take the forms that they have for the target,
+    with assembly, where they have others too.
     """
 
     profile: str = "sm_120"
@@ -113,6 +118,7 @@ class VirtualLane:
     asks: Acceptance | None = field(default=None, repr=False, compare=False)
     counts: bool = False
     record: Record | None = field(default=None, repr=False, compare=False)
+    native: bool = False
 
     def interleaved(self, interleavings: Interleavings, seed: int) -> VirtualLane:
         """Return the lane that lets programs take turns."""
@@ -133,11 +139,13 @@ class VirtualLane:
     def run(self, launch: Callable[..., Any], inputs: Inputs, *, config: int = 0, fill: Pattern = QUIET) -> Execution:
         """Call ``launch`` with every tensor among ``inputs`` protected from writes."""
         from harness.device.targets import TARGETS
+        from harness.guards import Guards
         from harness.launch.current import pretending
         from harness.vgpu import Schedule, VirtualGPU
         from harness.vgpu.faults import KernelFault, UnsupportedOperation
 
         result, error = None, None
+        stray: dict[str, None] = {}
         wanted = self.interleavings
         schedule = None
         if wanted is not None:
@@ -147,19 +155,30 @@ class VirtualLane:
                 yield_at="memory" if wanted.everywhere else "atomics",
                 launch_order="ascending" if self.seed == 0 else "shuffled",
             )
-        with VirtualGPU(
-            profile=self.profile,
-            config=config,
-            protect=tensors(inputs),
-            # what is too large to be run whole is too large to be filled
-            fill=None if self.sample else fill,
-            schedule=schedule,
-            allocator=True,
-            races=self.races or (wanted is not None and wanted.races),
-            on_launch=None if self.asks is None else self.asks.note,
-            sample=self.sample,
-            count=self.counts,
-        ) as gpu:
+
+        def note(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            if not guards.inside:
+                stray[kernel.__name__] = None
+            if self.asks is not None:
+                self.asks.note(kernel, args, kwargs)
+
+        with (
+            Guards() as guards,
+            VirtualGPU(
+                profile=self.profile,
+                config=config,
+                protect=tensors(inputs),
+                # what is too large to be run whole is too large to be filled
+                fill=None if self.sample else fill,
+                schedule=schedule,
+                allocator=True,
+                races=self.races or (wanted is not None and wanted.races),
+                on_launch=note,
+                sample=self.sample,
+                count=self.counts,
+                native=self.native,
+            ) as gpu,
+        ):
             try:
                 with pretending(TARGETS[self.target]) if self.target else nullcontext():
                     result = launch(**inputs)
@@ -182,6 +201,8 @@ class VirtualLane:
             launched=tuple(Launched(kernel=one.kernel, grid=one.grid, given=one.given) for one in gpu.launches),
             refusals=None if self.asks is None or (found := self.asks.refusals()) is None else tuple(found),
             moved=_moved(gpu) if self.counts else None,
+            stray=tuple(stray),
+            forms=gpu.forms and not self.native,
         )
 
 

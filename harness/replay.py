@@ -15,12 +15,13 @@ from harness.elsewhere import check_elsewhere, others, virtual_lane
 from harness.lanes import VirtualLane
 from harness.outcome import CaseResult, ContractError
 from harness.report.summary import counted
-from harness.run import check_case, check_rejections, with_race
+from harness.run import check_case, check_policies, check_rejections, with_race
 from harness.vast import PROGRAMS, check_vast
 
 if TYPE_CHECKING:
     from harness.traffic.record import Record
 
+_POLICY = re.compile(r"\s*Policy\(name=(?P<quote>['\"])(?P<name>.*?)(?P=quote)")
 _REJECTION = re.compile(r"\s*Rejection\(label=(?P<quote>['\"])(?P<label>.*?)(?P=quote)")
 
 
@@ -33,7 +34,7 @@ def run(
     record: Record | None = None,
     write: Callable[[str], object],
 ) -> int:
-    """Replay ``text``, a case or a rejection as reports print them, and return the number of violations.
+    """Replay ``text``, a case, a policy or a rejection as reports print them, and return the number of violations.
 
     ``impl`` chooses implementations as ``selection.pairs`` does; ``target`` is what the virtual GPU is to be, and
     ``record`` what launches are to move. An operation that the virtual GPU is not proven to model counts as a
@@ -61,6 +62,13 @@ def _result(
     owner: Contract[Any], implementation: Implementation, text: str, lane: VirtualLane
 ) -> tuple[CaseResult, str]:
     """The result of one replay, and what ran, in words."""
+    if (match := _POLICY.match(text)) is not None:
+        policies = owner.policies()
+        chosen = [policy for policy in policies if policy.name == match["name"]]
+        if not chosen:
+            names = ", ".join(policy.name for policy in policies) or "none"
+            raise SetupError(f"{owner.name} has no policy called {match['name']!r}; there are: {names}")
+        return check_policies(chosen), "holds"
     if (match := _REJECTION.match(text)) is None:
         case = cases.parse(owner, text)
         if case in owner.vast:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextvars
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from harness.blame import blamed_on
-from harness.contract import Contract, Implementation
+from harness.contract import Contract, Implementation, Policy
 from harness.lanes import Lane, NoRoom, VirtualLane
 from harness.outcome import CaseResult, Violation, described
 from harness.poison import HUGE, NAN
@@ -64,7 +66,7 @@ def _run(trial: Trial, config: int | None, every_config: bool, races: bool) -> N
         return
     if races:
         trial.check_race(first, config or 0)
-    if trial.only in ("compiles", "race", "traffic"):
+    if trial.only in ("compiles", "device", "race", "traffic"):
         return
     trial.run_oracles()
     outputs = trial.judge(first, config or 0)
@@ -75,6 +77,7 @@ def _run(trial: Trial, config: int | None, every_config: bool, races: bool) -> N
     for pattern in (NAN, HUGE):
         trial.check_content(outputs, pattern)
     if trial.contract.deterministic:
+        trial.check_assembly(first, outputs)
         trial.check_repeat(outputs)
     interleavings = trial.implementation.interleavings
     if interleavings is not None:
@@ -145,3 +148,23 @@ def check_rejections(
             continue
         result.violations.append(Violation(check, f"{happened}; {wanted}", case=repr(rejection)))
     return result
+
+
+def check_policies(policies: Iterable[Policy]) -> CaseResult:
+    """Return a violation ``policy:NAME`` for each of ``policies`` that does not hold: the first thing that is wrong."""
+    result = CaseResult()
+    for policy in policies:
+        check = f"policy:{policy.name}"
+        result.checks_run.add(check)
+        try:
+            # what is in force in a context variable afterwards is nobody else's
+            wrong = contextvars.copy_context().run(_first_wrong, policy)
+        except Exception as error:
+            wrong = f"raised {described(error)}"
+        if wrong is not None:
+            result.violations.append(Violation(check, wrong, site=check, case=repr(policy)))
+    return result
+
+
+def _first_wrong(policy: Policy) -> str | None:
+    return next(iter(policy.right()), None)

@@ -105,6 +105,7 @@ def search(
     )
     hunt.reject()
     if pinned:
+        hunt.decide()
         hunt.pin()
         hunt.reach()
     hunt.capture()

@@ -68,9 +68,19 @@ class Trial:
         written = execution.result.outside(inputs) if isinstance(execution.result, InPlace) else []
         for message in (*before.changes(), *written):
             self.add("inputs", message, config)
+        self.judge_device(execution, config)
         self.judge_launches(execution, config)
         self.judge_traffic(execution, config)
         return execution
+
+    def judge_device(self, execution: Execution, config: int) -> None:
+        """Check that every kernel was launched with the tensors' device current, where that may be another."""
+        if not self.contract.any_device or execution.stray is None:
+            return
+        self.result.checks_run.add("device")
+        if execution.stray:
+            what = f"{', '.join(execution.stray)} launched on the current device, whatever the tensors are on"
+            self.add("device", f"{what}: launch inside `with torch.cuda.device_of(tensor):`", config, "device")
 
     def judge_launches(self, execution: Execution, config: int) -> None:
         """Check what the contract promises about the launches themselves, where the lane saw them."""
@@ -176,6 +186,7 @@ class Trial:
         execution = self.launch(self.inputs(Poison()), config=config, lane=self._asking())
         self.judge_compilation(execution, config)
         if self._returned(execution, config):
+            self.judge_device(execution, config)
             self.judge(execution, config)
 
     def check_content(self, outputs: Outputs, pattern: Pattern) -> None:
@@ -216,6 +227,17 @@ class Trial:
         read = f"; read in {execution.suspects[0]}" if execution.suspects else ""
         self.add("unwritten", f"with {pattern.name} content in new memory: {change}{read}", site=change.site)
         return True
+
+    def check_assembly(self, first: Execution, outputs: Outputs) -> None:
+        """Launch the same inputs with the forms that kernels have for the target: every bit must be the same."""
+        if not first.forms or not isinstance(self.lane, VirtualLane) or not self._wants("assembly"):
+            return
+        execution = self.launch(self.inputs(Poison()), lane=replace(self.lane, native=True))
+        if execution.unsupported is not None:
+            return
+        self.result.checks_run.add("assembly")
+        if change := self._changed(execution, outputs, "same in the form with assembly"):
+            self.add("assembly", str(change), site=change.site)
 
     def check_repeat(self, outputs: Outputs) -> None:
         """Launch the same inputs again: every bit must be the same."""

@@ -10,6 +10,7 @@ import torch
 from harness.checks import retyped
 from harness.contract import Contract, Inputs, Launched, Outputs, Rejection, Relation
 from harness.contracts import _replays, _work
+from harness.contracts._around import around_barriers
 from harness.contracts._ep_cases import (
     GROUP,
     SCALE_DTYPES,
@@ -295,10 +296,12 @@ register(
         features=features,
         relations=RELATIONS,
         rejects=rejects,
+        any_device=True,
         pinned=PINNED,
         workloads=WORKLOADS,
         work=_work.ep_dispatch_combine,
         replays=_replays.exchanged,
         launches=launches,
+        policies=around_barriers,
     )
 )

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from harness.checks import permuted_rows, retyped
 from harness.contract import Contract, Inputs, Launched, Rejection, Relation
 from harness.contracts import _replays, _work, mxfp4_moe
+from harness.contracts._around import around_barriers
 from harness.contracts._budgets import RoundedIntermediates
 from harness.contracts._illegal import Illegal, value
 from harness.poison import Poison
@@ -90,7 +91,7 @@ _LEGAL = Case(routing=_routed(2, (0, 1), num_experts=2), hidden_size=64, interme
 #: Corners that must stay right: one tile for two blocks, as many slots as small tiles take, many tiles for two and an
 #: odd limit, -1 and an unrouted expert 0 together, with padded rows of weights too, both sides of a switch between two
 #: paths, more sorted tiles than blocks (five for two), one slot more than are sorted in one step, rows that are summed
-#: in several, what is not multiplied as words, and no token.
+#: in several, what is not multiplied as words, rows of w2 in two parts of three steps, no token.
 PINNED = (
     Case(routing=_routed(1, (0,), num_experts=1), hidden_size=32, intermediate_size=32),
     Case(routing=_routed(32, (0,), num_experts=1), hidden_size=32, intermediate_size=32),
@@ -121,6 +122,13 @@ PINNED = (
         intermediate_size=96,
         scale_type="float32",
         max_blocks=2,
+    ),
+    Case(
+        routing=_routed(2, (0, -1, 1), (2, 3, -1)),
+        hidden_size=32,
+        intermediate_size=768,
+        nan_in="w2_scale",
+        max_blocks=4,
     ),
     Case(routing=_routed(0, (0, 1)), hidden_size=32, intermediate_size=32),
     Case(routing=_routed(2, (0, 1), num_experts=0), hidden_size=32, intermediate_size=32),
@@ -161,10 +169,12 @@ register(
             Relation(name="another grid", transform=_other_grid),
         ),
         rejects=rejects,
+        any_device=True,
         pinned=PINNED,
         workloads=WORKLOADS,
         work=_work.mxfp4_moe,
         replays=_replays.routed,
         launches=launches,
+        policies=around_barriers,
     )
 )

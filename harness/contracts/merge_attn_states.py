@@ -216,6 +216,7 @@ register(
         ),
         rejects=rejects,
         stores_once=True,
+        any_device=True,
         pinned=PINNED,
         workloads=WORKLOADS,
         work=_work.merge_attn_states,

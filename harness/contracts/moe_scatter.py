@@ -382,6 +382,7 @@ register(
         ),
         rejects=rejects,
         stores_once=True,
+        any_device=True,
         pinned=PINNED,
         workloads=WORKLOADS,
         work=_work.moe_scatter,

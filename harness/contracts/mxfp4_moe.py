@@ -298,7 +298,8 @@ _SPREAD = ((0, 1), (2, 3), (3, 0), (1, -1), (2, 2))
 #: Corners that must stay right: the smallest sizes, both sides of switches between two paths, experts with many slots
 #: and with few, in one batch and alone, more than are sorted or searched at once, -1 and an unrouted expert 0 together,
 #: no token, steps of two groups and ids past 32 bits where weights are no words, scales that one bfloat16 factor cannot
-#: give, with padded rows too, a clamp beside a quiet row, an infinite factor, experts and rows with offsets past 2^31.
+#: give, with padded rows too, a clamp beside a quiet row, an infinite factor, experts and rows with offsets past 2^31,
+#: rows of w2 in two parts of three steps, once with a scale that one factor cannot give.
 PINNED = (
     Case(routing=_routed(1, (0,), num_experts=1), hidden_size=32, intermediate_size=32),
     Case(routing=_routed(16, *_SPREAD), hidden_size=32, intermediate_size=32),
@@ -342,6 +343,7 @@ PINNED = (
     Case(routing=_routed(1, (0, 1)), hidden_size=32, intermediate_size=32, scale_range="subnormal"),
     Case(routing=_routed(1, (0, 1)), hidden_size=32, intermediate_size=32, nan_in="w13_scale"),
     Case(routing=_routed(2, (2, 0), num_experts=3), hidden_size=32, intermediate_size=32, weight_layout=far(3)),
+    Case(routing=_routed(2, (0, -1, 1), (2, 3, -1)), hidden_size=32, intermediate_size=768, nan_in="w2_scale"),
     Case(
         routing=_routed(1, (1,), num_experts=2),
         hidden_size=64,
@@ -382,6 +384,7 @@ register(
         ),
         rejects=rejects,
         stores_once=True,
+        any_device=True,
         pinned=PINNED,
         workloads=WORKLOADS,
         work=_work.mxfp4_moe,

@@ -336,6 +336,7 @@ register(
         ),
         rejects=rejects,
         stores_once=True,
+        any_device=True,
         pinned=PINNED,
         workloads=WORKLOADS,
         work=_work.paged_mqa_logits,

@@ -337,6 +337,7 @@ register(
         ),
         rejects=rejects,
         stores_once=True,
+        any_device=True,
         pinned=PINNED,
         workloads=WORKLOADS,
         work=_work.sparse_mla_decode,

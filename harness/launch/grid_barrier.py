@@ -30,7 +30,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Hashable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -162,7 +162,7 @@ class BarrierLaunch:
     words: torch.Tensor
 
 
-_tables: weakref.WeakKeyDictionary[Physical, dict[Hashable, torch.Tensor]] = weakref.WeakKeyDictionary()
+_tables: weakref.WeakKeyDictionary[Physical, dict[tuple[Hashable, ...], torch.Tensor]] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 
 
@@ -184,7 +184,8 @@ def barrier_launch(
     """
     on_gpu = device.type == "cuda"
     index = device_index(device)
-    with torch.cuda.device(index) if on_gpu else nullcontext(), sm_budget(reserve, device=index) as num_sms:
+    # -1 is no device: a block that changes nothing, and shows whoever looks that the launch is in one
+    with torch.cuda.device(index if on_gpu else -1), sm_budget(reserve, device=index) as num_sms:
         if on_gpu and torch.cuda.is_current_stream_capturing():
             yield BarrierLaunch(num_sms, _words(device, index, "capture"))
             return
@@ -218,7 +219,7 @@ def check_grid_barriers(device: torch.device) -> None:
     with _lock:
         table = dict(_tables.get(source(), {}))
     for key, words in table.items():
-        if isinstance(key, tuple) and key[1] == index:
+        if key[1] == index:
             _raise_report(words)
 
 

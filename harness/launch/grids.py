@@ -93,7 +93,7 @@ def barrier_safe_grid(
         why += f", {bound // cluster} clusters of {cluster}"
     step = math.lcm(cluster, 2 if even else 1)
     bound -= bound % step
-    if bound < step:
+    if bound < 1:
         raise DoesNotFit(f"{why}: fewer than the {step} blocks of the smallest grid")
     grid = min(wanted, bound)
     grid -= grid % step
@@ -111,7 +111,8 @@ def barrier_safe_grid(
 def _units(where: Target | NamedDevice | Device, num_sms: int | None) -> tuple[int, str]:
     """Return how many units there are, and what limits them."""
     whole = None if isinstance(where, Target) else where.units
-    if whole is not None and num_sms is None and (index := _index_here(where)) is not None:
+    if num_sms is None and (index := _index_here(where)) is not None:
+        assert whole is not None
         may = _may_use(index, whole)
         return may, "" if may == whole else f" ({may} of {whole} in this context and budget)"
     units = whole if num_sms is None else num_sms

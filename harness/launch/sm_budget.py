@@ -172,8 +172,7 @@ def _take_back(key: _Key, ours: _Budget, before: _Budget | None) -> None:
 
 def _check_is_ours(key: _Key, ours: _Budget) -> None:
     """Raise RuntimeError in another thread or task than the one that entered."""
-    if ours.entered is None:
-        return
+    assert ours.entered is not None
     try:
         _entered.reset(ours.entered)
     except ValueError:

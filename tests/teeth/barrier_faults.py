@@ -165,7 +165,7 @@ FAULTS = (
     BarrierFault(
         "no lease",
         "with launch_lease(index, kernel=kernel, timeout_s=timeout_s) as lease:",
-        "with nullcontext() as lease:",
+        "with torch.cuda.device(-1) as lease:",
         "a_launch_keeps_to_its_budget_and_holds_the_lease",
     ),
 )

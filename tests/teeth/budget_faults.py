@@ -52,8 +52,8 @@ FAULTS = (
     ),
     _budget(
         "a budget is left where it is not in force",
-        "    if ours.entered is None:\n",
-        "    if ours.entered is None or _budgets.get().get(key) is not ours:\n",
+        "    assert ours.entered is not None\n",
+        "    if _budgets.get().get(key) is not ours:\n        return\n",
         "who_did_not_enter_a_budget_cannot_leave_it",
     ),
     _budget(

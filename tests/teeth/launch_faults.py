@@ -231,8 +231,8 @@ FAULTS = (
     ),
     _grid(
         "a device of this machine counts whole",
-        "if whole is not None and num_sms is None and (index",
-        "if whole is None and num_sms is None and (index",
+        "if num_sms is None and (index",
+        "if num_sms is not None and (index",
         "this_machines_device_is_asked_what_may_be_used",
     ),
     _grid(
