@@ -110,7 +110,7 @@ class Worker:
             silence=setup["silence"],
             trusted=Trusted(),
             oracles=oracles,
-            order=Order(),
+            order=Order(learns=not setup.get("in_order", False)),
             baseline=lambda: judging(lane, oracles, lambda implementation: implementation),
         )
         if setup["style"] in styles.TOOLS:
@@ -184,7 +184,8 @@ class Worker:
                 continue
             self.order.killed(mutant["function"], unit)
             break
-        return {**found, "key": mutant["key"], "seconds": round(time.monotonic() - began, 3), "cpu": round(self.cpu, 3)}
+        found |= {"seconds": round(time.monotonic() - began, 3), "cpu": round(self.cpu, 3)}
+        return {**found, "key": mutant["key"], "in_order": not self.order.learns}
 
     def _comes_through(self, unit: Any) -> bool:
         """Return whether the original survives ``unit`` under the limits of a mutant; where not, nobody is asked it."""
@@ -213,6 +214,7 @@ class Worker:
     def _fork(self, wanted: Any, function: str) -> dict[str, Any]:
         from harness.mutation.child import judged
         from harness.mutation.judge import Judging, place
+        from harness.mutation.plan import concerning
         from harness.mutation.wanted import Bench
 
         # before the fork: the next one needs it too
@@ -221,7 +223,7 @@ class Worker:
         launches = self.launches if contracts and not wanted.device else {}
         digests = self.digests if (contracts or self.tool is not None) and wanted.device else {}
 
-        units = [unit for unit in self.units if self.fits.get(unit.number, True)]
+        units = [unit for unit in concerning(self.units, wanted.module) if self.fits.get(unit.number, True)]
 
         def work(send: Callable[..., None]) -> None:
             bench = Bench(
@@ -234,6 +236,7 @@ class Worker:
                 seconds=self.deadline,
                 launches=launches,
                 digests=digests,
+                in_order=not self.order.learns,
                 kernels=self.kernels,
                 reached=None if self.tool is None else self.tool.kernels,
                 launched=lambda unit, kernels: send(ran=unit.number, kernels=sorted(kernels)),

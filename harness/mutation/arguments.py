@@ -21,7 +21,7 @@ EPILOG = (
 #: What says how mutants are made and judged, with the defaults: of no effect where none is.
 _RUNNING: dict[str, object] = {
     "budget": None, "shard": (1, 1), "limit": None, "operator": [], "examples": 40, "seed": 0, "deadline": 60.0,
-    "jobs": 1, "style": styles.CONTRACT, "earlier": None, "again": None, "impl": None,
+    "jobs": 1, "style": styles.CONTRACT, "earlier": None, "again": None, "impl": None, "in_order": False,
 }  # fmt: skip
 
 
@@ -72,6 +72,12 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help="results of an earlier run: what killed a mutant then is asked first",
     )
     parser.add_argument(
+        "--in-order",
+        action="store_true",
+        help="every mutant meets the cases in the order of the plan, whatever killed others: how long it takes to the "
+        "first failing case",
+    )
+    parser.add_argument(
         "--again", type=Path, metavar="FILE", help="only mutants that survived in FILE, earlier results"
     )
     instead = parser.add_mutually_exclusive_group()
@@ -97,7 +103,7 @@ def without_effect(options: argparse.Namespace, taken: Collection[str] = ()) -> 
     """Yield the options about running that were given, but for the ``taken`` ones."""
     for name, default in _RUNNING.items():
         if name not in taken and getattr(options, name) != default:
-            yield f"--{name}"
+            yield f"--{name.replace('_', '-')}"
 
 
 def _whole(least: int) -> Callable[[str], int]:

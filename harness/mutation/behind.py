@@ -20,6 +20,10 @@ from harness.contract import Implementation
 _HARNESS = Path(harness.__path__[0])
 #: Nothing of these is mutated for what is launched through them.
 _FOREIGN = frozenset(("harness", "triton", "torch"))
+#: But for what of the harness stands around launches.  The package hands on what is in it.
+SURROUNDINGS = frozenset(
+    ("harness.launch", "harness.launch.grid_barrier", "harness.launch.grids", "harness.launch.sm_budget")
+)
 _EVERYTHING = "*"
 
 
@@ -43,8 +47,9 @@ def files(implementations: Iterable[Implementation]) -> list[str]:
     """Return the modules behind ``implementations``, those that are used before those that use them.
 
     These are the module of a launch function; what it imports from its own package, also through the package itself;
-    the modules of the kernels that it names, wherever they stand; and those of the functions that the launch function
-    calls, where they are not installed.  Of each the same again, but for the last.
+    the modules of the kernels that it names, wherever they stand; those of the functions that the launch function
+    calls, where they are not installed; and what it imports of the ``SURROUNDINGS``.  Of each the same again, but for
+    those of functions.
     """
     graph = _Graph()
     for implementation in implementations:
@@ -172,11 +177,14 @@ def _used(
     source = sys.modules.get(name)
     if source is None or not getattr(source, "__file__", None) or not str(source.__file__).endswith(".py"):
         return
+    if name in SURROUNDINGS:
+        yield name, attribute or _EVERYTHING
+        return
+    if name.partition(".")[0] in _FOREIGN:
+        return
     if name.partition(".")[0] == module.__name__.partition(".")[0]:
         if attribute or not hasattr(source, "__path__"):
             yield name, attribute or _EVERYTHING
-        return
-    if name.partition(".")[0] in _FOREIGN:
         return
     asked = {attribute} if attribute not in ("", _EVERYTHING) else set(vars(source)) & attributes
     for one in sorted(asked):

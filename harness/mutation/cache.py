@@ -80,7 +80,8 @@ def digest(target: Target, settings: Settings) -> str:
     if (settings.folder / RECORD).is_file():
         found.update((settings.folder / RECORD).read_bytes())
     judges = [(contract.name, implementation.name) for contract, implementation in target.pairs]
-    used = (judges, settings.profile, settings.examples, settings.seed, settings.deadline, settings.style, sys.version)
+    used: tuple[object, ...] = (judges, settings.profile, settings.examples, settings.seed, settings.deadline)
+    used = (*used, settings.style, settings.in_order, sys.version)
     versions = [version(distribution) for distribution in ("torch", "triton", "numpy", "hypothesis")]
     found.update(repr((used, versions, styles.version(settings.style))).encode())
     return found.hexdigest()[:16]

@@ -38,6 +38,8 @@ def run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> Fo
     Raises SetupError before anything runs for an unknown kernel, operator or file, where no kernel is found, or where
     the style has no case for a contract; and where a worker cannot go on.
     """
+    if options.in_order and options.earlier:
+        raise SetupError("--in-order asks nothing first: --earlier would have no effect")
     earlier = results.read(options.earlier) if options.earlier else []
     again = None if options.again is None else results.read(options.again)
     styles.version(options.style)
@@ -54,6 +56,7 @@ def run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> Fo
         deadline=options.deadline,
         jobs=options.jobs,
         style=options.style,
+        in_order=options.in_order,
         told={r.mark: Told(check=r.check, case=r.case) for r in earlier if r.status.killed},
     )
     until = time.monotonic() + (options.budget or float("inf"))

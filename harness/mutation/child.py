@@ -108,7 +108,7 @@ class _Counted:
 
 def _promising(wanted: Wanted, bench: Bench) -> Sequence[Unit]:
     """Return the units of ``bench``, those last that are known to launch no kernel in which the mutant differs."""
-    if not (wanted.device and bench.digests):
+    if bench.in_order or not (wanted.device and bench.digests):
         return bench.units
     changed = _differing(wanted, bench)
     return sorted(bench.units, key=lambda unit: bench.kernels.get(place(unit), changed).isdisjoint(changed))

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from harness.contract import Policy
 from harness.mutation import sample
 from harness.mutation.judge import Judging, Trusted
 from harness.mutation.plan import Unit, label
@@ -39,7 +40,8 @@ def renewed(
     """Return the sample of target ``name``: those of ``entries`` that still are killed, and drawn ones for others.
 
     ``pool`` mutants are looked at, None for all, each by every unit that may tell more about it.  With ``operators``
-    they are of those, and what tells something new is drawn beside a full sample, too, half as many again.
+    they are of those, and what tells something new is drawn beside a full sample, too, half as many again; new is what
+    no kept mutant of these operators tells, as a need that another kind of fault has may be there by coincidence.
     """
     made = sample.once(session.mutants(name))
     kept = [again for one in entries if one.kernel == name and (again := _again(session, one, made)) is not None]
@@ -53,7 +55,7 @@ def renewed(
     left = sorted(asked)[:pool]
     found = [candidate for mark in left if (candidate := _looked_at(session, name, made[mark])) is not None]
     levels: dict[str, float] = {}
-    _cover(levels, [one.needs for one in kept])
+    _cover(levels, [one.needs for one in kept if not operators or one.operator in operators])
     while found and len(kept) < wanted:
         cases = {one.case for one in kept}
         best = max(found, key=lambda one: (_gain(levels, one.outcome.needs), label(_unit(one)) not in cases))
@@ -122,10 +124,13 @@ def _cover(levels: dict[str, float], chosen: Iterable[Sequence[str]]) -> None:
 def _search(judging: Judging, found: Sequence[Unit], progress: Progress) -> dict[str, Any]:
     """Return the first kill, and what all units that kill have in common.
 
-    Values of cases come first: a unit whose case has all that the kills have in common so far tells nothing more.
-    Where values say nothing the first kill by anything else has its check.
+    Policies come first, where there are any.  Values of cases come next: a unit whose case has all that the kills have
+    in common so far tells nothing more.  Where values say nothing the first kill by anything else has its check.
     """
     until = time.process_time() + LOOK_SECONDS
+    for unit in in_time([unit for unit in found if isinstance(unit.case, Policy)], until):
+        if (kill := judging.run([unit], Trusted(), progress)) is not None:
+            return {**killed(kill), "needs": [f"{unit.contract.name}: check {kill.violation.check}"]}
     values = [unit for unit in found if _is_values(unit)]
     first: dict[str, Any] = {}
     common: frozenset[str] | None = None

@@ -10,14 +10,14 @@ from typing import Any
 import torch
 
 from harness.compare import first_bit_error
-from harness.contract import Contract, Implementation
+from harness.contract import Contract, Implementation, Policy
 from harness.device.targets import Target
 from harness.elsewhere import as_on
 from harness.lanes import Lane, VirtualLane
 from harness.mutation.plan import Unit
 from harness.outcome import CaseResult, Violation
 from harness.poison import HUGE, NAN
-from harness.run import check_rejections
+from harness.run import check_policies, check_rejections
 from harness.traffic.record import CHECK as TRAFFIC
 from harness.trial import Trial
 from harness.vast import check_vast
@@ -106,9 +106,11 @@ class Judging:
     def result(
         self, contract: Contract[Any], implementation: Implementation, case: Any, target: Target | None = None
     ) -> CaseResult:
-        """Run everything about one case, or its values as on ``target``, or about illegal calls."""
+        """Run everything about one case, or its values as on ``target``, or a policy, or illegal calls."""
         if case is None:
             return check_rejections(contract, self._find(implementation), lane=self._lane)
+        if isinstance(case, Policy):
+            return check_policies((case,))
         if case in contract.vast:
             assert isinstance(self._lane, VirtualLane)
             return check_vast(contract, self._find(implementation), case, self._lane)
@@ -132,7 +134,8 @@ class Judging:
         return trial.result
 
     def _violations(self, unit: Unit) -> Iterator[Violation]:
-        if unit.case is None or unit.target is not None or unit.case in unit.contract.vast:
+        alone = unit.case is None or isinstance(unit.case, Policy) or unit.case in unit.contract.vast
+        if alone or unit.target is not None:
             yield from self.result(unit.contract, unit.implementation, unit.case, unit.target).violations
             return
         trial, stages = self._trial(unit.contract, unit.implementation, unit.case)
@@ -170,6 +173,10 @@ class Judging:
             yield True
         if outputs is None:
             return
+        if trial.contract.deterministic:
+            # of some mutants this alone tells, of most nothing but values
+            trial.check_assembly(first, outputs)
+            yield False
         for pattern in (NAN, HUGE):
             trial.check_content(outputs, pattern)
             yield False

@@ -13,9 +13,10 @@ from typing import Any
 from hypothesis import Phase, Verbosity, find, settings
 from hypothesis.errors import NoSuchExample, Unsatisfiable
 
-from harness.contract import Contract, Implementation
+from harness.contract import Contract, Implementation, Policy
 from harness.device.targets import Target
 from harness.elsewhere import others
+from harness.mutation.behind import SURROUNDINGS
 from harness.mutation.results import NOTHING_TOLD, Told
 from harness.mutation.targets import Pair
 
@@ -27,7 +28,7 @@ DRAWN_PER_CASE = 4
 class Unit:
     """Part of what judges a mutant: illegal calls (``case`` None), the values of a case, or all else about it.
 
-    With a ``target`` it is the values of the case as launched there.
+    With a ``target`` it is the values of the case as launched there.  The ``case`` may be a policy of the contract.
     """
 
     contract: Contract[Any] = field(repr=False)
@@ -80,7 +81,7 @@ def _varied(contract: Contract[Any], drawn: list[Any], count: int, kept: Any) ->
 
 
 def units(pairs: Sequence[Pair], examples: int, seed: int) -> list[Unit]:
-    """Return everything that can judge, cheap first: values of every case, illegal calls, then the other checks.
+    """Return everything that can judge, cheap first: values of every case, illegal calls, policies, the other checks.
 
     Of the drawn cases one implementation of a contract, each in turn, runs the other checks: they cost ten times what
     values cost, and what they find is rarely in one implementation alone.
@@ -105,6 +106,13 @@ def units(pairs: Sequence[Pair], examples: int, seed: int) -> list[Unit]:
         add(*entry, deep=False)
     for contract, implementation in pairs:
         add(contract, implementation, None, deep=False)
+    policies: set[Policy] = set()
+    for contract, implementation in pairs:
+        for policy in contract.policies():
+            # one that contracts share is about none of them
+            if policy not in policies:
+                add(contract, implementation, policy, deep=True)
+                policies.add(policy)
     for contract, implementation, case in wide[:pinned]:
         for target in others(implementation):
             found.append(Unit(contract, implementation, case, False, len(found), target))
@@ -121,6 +129,11 @@ def units(pairs: Sequence[Pair], examples: int, seed: int) -> list[Unit]:
     return found
 
 
+def concerning(found: Sequence[Unit], module: str) -> list[Unit]:
+    """Return those of ``found`` that run ``module``: policies are about what stands around launches."""
+    return [unit for unit in found if module in SURROUNDINGS or not isinstance(unit.case, Policy)]
+
+
 def label(unit: Unit) -> str:
     """Return how results name ``unit``."""
     return f"{unit.implementation}: {unit.name}"
@@ -133,9 +146,13 @@ def _is_by(told: Told, unit: Unit) -> bool:
 
 
 class Order:
-    """The order in which units are tried: those first that killed most of what was wrong in the same function."""
+    """The order in which units are tried: those first that killed most of what was wrong in the same function.
 
-    def __init__(self) -> None:
+    One that does not learn has the units as they are planned.
+    """
+
+    def __init__(self, *, learns: bool = True) -> None:
+        self.learns = learns
         self._kills: Counter[int] = Counter()
         self._in_function: Counter[tuple[str, int]] = Counter()
 
@@ -149,6 +166,8 @@ class Order:
 
         With ``turns`` those come next in which programs take turns: of a mutant that orders less than the original.
         """
+        if not self.learns:
+            return sorted(found, key=lambda u: u.number)
         return sorted(
             found,
             key=lambda u: (

@@ -33,6 +33,7 @@ class Settings:
     seconds in which it computes or sleeps, or ten times what it takes on the original if that is more.  The first
     ``warm`` units run on the original before the first mutant, the others when a mutant fails there.  ``style`` is who
     judges, one of ``styles.NAMES``.  ``told`` maps marks of mutants to what killed them earlier, which is asked first.
+    With ``in_order`` every mutant meets the units in the order of the plan.
     """
 
     modules: tuple[str, ...]
@@ -46,6 +47,7 @@ class Settings:
     jobs: int = 1
     style: str = styles.CONTRACT
     told: Mapping[str, Told] = field(default_factory=dict, repr=False)
+    in_order: bool = False
 
 
 #: A worker for another target takes seconds to start: one is not worth it for fewer mutants a worker than this.
@@ -196,6 +198,7 @@ class _Worker:
                 "silence": settings.silence,
                 "warm": settings.warm,
                 "style": settings.style,
+                "in_order": settings.in_order,
                 "first": not queue.asked,
                 "contracts": list(dict.fromkeys(contract.name for contract, _ in target.pairs)),
                 "pairs": [(contract.name, implementation.name) for contract, implementation in target.pairs],

@@ -50,7 +50,8 @@ class Result:
     ``kernel`` is the row of the table; ``check`` what killed it in ``lane``, on ``case``.  ``units`` counts the
     (implementation, case) pairs that ran, ``seconds`` is all time spent on it, ``cpu`` that of a processor.  ``reason``
     says why a mutant is equivalent, invalid or, where somebody argued it, cannot be killed; ``nearest`` is the smallest
-    case on which a survivor changes a bit of an output.
+    case on which a survivor changes a bit of an output.  ``in_order``: units came in the order of the plan, whatever
+    had killed other mutants.
     """
 
     key: str
@@ -72,6 +73,7 @@ class Result:
     units: int = 0
     seconds: float = 0.0
     cpu: float = 0.0
+    in_order: bool = False
 
     @property
     def mark(self) -> str:

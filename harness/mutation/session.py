@@ -18,7 +18,7 @@ from harness.mutation import generate, targets
 from harness.mutation.fork import Fork
 from harness.mutation.install import NotImportable, current, installed
 from harness.mutation.judge import Judging, Kill, Oracles, Trusted, place
-from harness.mutation.plan import Unit, label, units
+from harness.mutation.plan import Unit, concerning, label, units
 from harness.mutation.results import Status
 from harness.mutation.source import Mutant
 from harness.mutation.targets import Target
@@ -86,8 +86,9 @@ class Session:
 
     def units(self, name: str) -> list[Unit]:
         """Return all that judges a target, in the order of the plan."""
-        own = {str(implementation) for _, implementation in self.targets[name].pairs}
-        return [unit for unit in self._units if str(unit.implementation) in own]
+        target = self.targets[name]
+        own = {str(implementation) for _, implementation in target.pairs}
+        return concerning([unit for unit in self._units if str(unit.implementation) in own], target.modules[0])
 
     def unit(self, name: str, case: str, *, deep: bool) -> Unit | None:
         """Return the unit of a target called ``case``; None where nothing draws or pins that case any more."""

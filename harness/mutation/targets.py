@@ -11,7 +11,7 @@ from types import FunctionType
 from typing import Any
 
 from harness.contract import Contract, Implementation
-from harness.mutation.behind import file_of, files, has_kernels, mentioned
+from harness.mutation.behind import SURROUNDINGS, file_of, files, has_kernels, mentioned
 from harness.mutation.source import Module, Mutant
 
 Pair = tuple[Contract[Any], Implementation]
@@ -34,26 +34,36 @@ def targets(chosen: Sequence[Pair], every: Sequence[Pair]) -> list[Target]:
     """Return one target for each contract of ``chosen``, and one for each of their files that contracts share.
 
     A file behind implementations of several contracts in ``every`` is a target of its own, judged by all of them: one
-    alone asks too little of it.
+    alone asks too little of it.  What stands around launches is one where a contract has policies about it.
     """
     behind = {str(implementation): tuple(files([implementation])) for _, implementation in (*every, *chosen)}
     users: dict[str, list[Pair]] = {}
     for pair in every:
         for module in behind[str(pair[1])]:
             users.setdefault(module, []).append(pair)
-    shared = [module for module, pairs in users.items() if len({contract.name for contract, _ in pairs}) > 1]
+    shared = [
+        module
+        for module, pairs in users.items()
+        if len({contract.name for contract, _ in pairs}) > 1 and any(source(module, Path()).regions())
+    ]
     found, wanted = [], {}
     for name in dict.fromkeys(contract.name for contract, _ in chosen):
         pairs = tuple(pair for pair in chosen if pair[0].name == name)
         loaded = tuple(files(implementation for _, implementation in pairs))
-        own = tuple(module for module in loaded if module not in shared)
+        own = tuple(module for module in loaded if module not in shared and _is_judged(module, pairs))
         found.append(Target(name=name, modules=own, loaded=loaded, pairs=pairs))
         wanted.update(dict.fromkeys(module for module in loaded if module in shared))
     for module in wanted:
         judges = tuple(users[module])
+        if not _is_judged(module, judges):
+            continue
         loaded = tuple(files(implementation for _, implementation in judges))
         found.append(Target(name=module, modules=(module,), loaded=loaded, pairs=judges))
     return [target for target in found if target.modules]
+
+
+def _is_judged(module: str, judges: Sequence[Pair]) -> bool:
+    return module not in SURROUNDINGS or any(contract.policies() for contract, _ in judges)
 
 
 def judging_functions(pairs: Iterable[Pair]) -> set[tuple[str, str]]:
@@ -67,7 +77,8 @@ def judging_functions(pairs: Iterable[Pair]) -> set[tuple[str, str]]:
     for contract, implementation in pairs:
         judged.append(inspect.unwrap(implementation.launch))
         judges += [contract.cases, contract.inputs, contract.oracle, contract.magnitude, contract.features]
-        judges += [contract.rejects, contract.work, contract.replays, contract.launches, *map(type, contract.pinned)]
+        judges += [contract.rejects, contract.policies, contract.work, contract.replays, contract.launches]
+        judges += map(type, contract.pinned)
         judges += [part for r in contract.relations for part in (r.transform, r.expect)]
     return {_region(one) for one in _with_helpers(judges)} - {_region(one) for one in _with_helpers(judged)}
 

@@ -38,7 +38,8 @@ class Bench:
 
     ``seconds`` of a processor are for a mutant.  For one of host code ``launches`` is what the original launches; for
     one of device code ``digests`` are those of the original's functions and ``kernels`` which of them are launched, as
-    far as it is known; ``launched`` is told of others.  ``reached`` is what a tool launches of the original, where it
+    far as it is known; ``launched`` is told of others, and units that launch nothing else than the original does come
+    last, unless all are wanted ``in_order``.  ``reached`` is what a tool launches of the original, where it
     sees that: it has no say in a mutant of device code that is in none of these.  With another kind of ``judging`` than
     the contracts' a survivor is one, whatever else could be said of it.
     """
@@ -56,3 +57,4 @@ class Bench:
     launched: Callable[[Unit, frozenset[str]], object] = lambda unit, kernels: None
     judging: type[Judging] = Judging
     reached: frozenset[str] | None = None
+    in_order: bool = False

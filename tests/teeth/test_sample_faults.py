@@ -70,6 +70,11 @@ FAULTS = (
         "what_one_feature_alone_finds_is_taken_first",
     ),
     EngineFault(
+        "what other operators need is taken for known", "draw.py",
+        "for one in kept if not operators or one.operator in operators])", "for one in kept])",
+        "what_other_operators_need_stands_for_none_that_is_asked_for",
+    ),
+    EngineFault(
         "values alone judge", "draw.py",
         "if not _is_values(unit)], until):", "if False], until):",
         "a_check_that_alone_kills_is_needed_too",
@@ -91,12 +96,12 @@ FAULTS = (
     ),
     EngineFault(
         "the fastest kills are named", "table.py",
-        "kills[::-1][:10]", "kills[:10]",
+        "kills[::-1][:_SLOWEST]", "kills[:_SLOWEST]",
         "the_slowest_kills_are_named",
     ),
     EngineFault(
         "what survived takes part in the time of kills", "table.py",
-        "(r for r in results if r.status is Status.KILLED), key", "results, key",
+        "if r.status is Status.KILLED and r.in_order is in_order", "if r.in_order is in_order",
         "the_slowest_kills_are_named",
     ),
     EngineFault(

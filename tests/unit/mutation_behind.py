@@ -135,7 +135,9 @@ def _launching(x):
 
 @check
 def what_judges_and_what_it_calls_are_no_mutants(api):
-    nothing = dict.fromkeys(("inputs", "oracle", "magnitude", "features", "rejects", "work", "replays", "launches"))
+    nothing = dict.fromkeys(
+        ("inputs", "oracle", "magnitude", "features", "rejects", "policies", "work", "replays", "launches")
+    )
     contract = SimpleNamespace(**nothing, cases=_judging, relations=(), pinned=(CaseResult(),))
     pairs = [(contract, SimpleNamespace(launch=_launching))]
     functions = ("_judging", "_judging.inner", "_helper", "_shared", "_launching", "_launching.grid", "")

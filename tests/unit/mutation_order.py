@@ -42,7 +42,7 @@ def units_that_launch_nothing_of_what_changed_come_last(api):
     try:
         now = {"m.words": "1", "m.bytes": "3"}
         api.child.frontend = SimpleNamespace(digests=lambda modules: (list(modules), now)[1])
-        bench = SimpleNamespace(units=made, kernels=kernels, digests={"m.words": "1", "m.bytes": "2"})
+        bench = SimpleNamespace(units=made, kernels=kernels, digests={"m.words": "1", "m.bytes": "2"}, in_order=False)
         wanted = SimpleNamespace(device=True, modules=())
         assert [unit.number for unit in api.child._promising(wanted, bench)] == [2, 3, 0, 1]
         wanted.device = False

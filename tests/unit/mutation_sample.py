@@ -1,5 +1,6 @@
 """What must hold of the sample of mutants; a check is called with the modules to judge, and a folder to write to."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 from harness.contract import Contract, Implementation
@@ -169,6 +170,18 @@ def what_one_feature_alone_finds_is_taken_first(api, folder):
 
 
 @check
+def what_other_operators_need_stands_for_none_that_is_asked_for(api, folder):
+    units = [((), False), (("a", "b"), False), (("b",), False)]
+    judge = Judge(api, units, {"kept": {1}, "new": {1}})
+    judge.made[1] = replace(judge.made[1], operator="rescale")
+    kept = [_entry(api, judge, "kept", 1, needs=("merge: a", "merge: b"))]
+    found = api.draw.renewed(judge, "merge", kept, None, ["rescale"])
+    assert [one.change for one in found] == ["kept -> pass", "new -> pass"]
+    judge.made[1] = replace(judge.made[1], operator="bound")
+    assert api.draw.renewed(judge, "merge", kept, None, ["bound"]) == kept
+
+
+@check
 def a_check_that_alone_kills_is_needed_too(api, folder):
     judge = Judge(api, [((), False), ((), True)], {"a": {1}}, check="race:out")
     (found,) = api.draw.renewed(judge, "merge", [], None)
@@ -220,7 +233,8 @@ def the_slowest_kills_are_named(api, folder):
     slow = [{"cpu": float(n), "units": 100 + n} for n in range(1, 21)]
     found = _results(api, *slow, {"cpu": 99.0, "status": api.results.Status.SURVIVED})
     shown = api.table.render(found)
-    assert "20 kills: median 10.50 s of a processor, 95% within 19.00 s; slowest:\n  20.00 s, unit 120:" in shown
+    told = "20 kills: median 10.50 s of a processor and 110 units, 90% within 18.00 s, all within 20.00 s; slowest:\n"
+    assert f"{told}  20.00 s, unit 120:" in shown
     assert "11.00 s, unit 111" in shown
     assert "10.00 s, unit 110" not in shown
 
