@@ -5,8 +5,59 @@ import triton.language as tl
 
 from harness.launch.grid_barrier import grid_barrier, grid_leave
 from kernels._mxfp4_moe_kernels import combine_tile
-from kernels._mxfp4_tiles import down_tile, gate_up_tile, prepare_program, slot_tile, sorted_tile, token_down_tile
+from kernels._mxfp4_slot_tiles import slot_gate_up_tile, token_tile
+from kernels._mxfp4_tiles import down_tile, gate_up_tile, reorder_tile, sort_slots, sorted_tile
 from kernels._mxfp4_turns import clear_turns, take_turns
+
+
+# Batch sizes vary from call to call: one kernel serves them all.
+@triton.jit(do_not_specialize=["num_slots", "num_tokens"])
+def mega_moe_slots_kernel(
+    ids_ptr, weights_ptr, num_slots, num_tokens, num_experts,
+    hidden_ptr, hidden_stride,
+    w13_ptr, w13_expert_stride, w13_row_stride,
+    w13_scale_ptr, w13_scale_expert_stride, w13_scale_row_stride,
+    act_ptr, clamp_limit,
+    w2_ptr, w2_expert_stride, w2_row_stride,
+    w2_scale_ptr, w2_scale_expert_stride, w2_scale_row_stride,
+    out_ptr, scaling,
+    words_ptr, max_polls,
+    TOPK: tl.constexpr, CHOICES: tl.constexpr, K: tl.constexpr, INTER: tl.constexpr, HAS_CLAMP: tl.constexpr,
+    PTX: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    DOWN_BLOCK_N: tl.constexpr, DOWN_BLOCK_K: tl.constexpr, SPLIT: tl.constexpr,
+    BLOCK_T: tl.constexpr, QUADS: tl.constexpr, ACT_QUADS: tl.constexpr, PAIRS: tl.constexpr, DENSE: tl.constexpr,
+):  # fmt: skip
+    """A slot a tile of gate and up, a token one of down with the sum over its slots; nothing to prepare or combine.
+
+    Grid: any one-dimensional one whose blocks are all resident, as for ``mega_moe_words_kernel``.
+    """
+    block, blocks = tl.program_id(0), tl.num_programs(0)
+    DOWN_ROW_BLOCKS: tl.constexpr = K // DOWN_BLOCK_N
+    for tile in range(block, num_slots * (INTER // BLOCK_N), blocks):
+        slot_gate_up_tile(
+            tile, ids_ptr, num_experts,
+            hidden_ptr, hidden_stride,
+            w13_ptr, w13_expert_stride, w13_row_stride,
+            w13_scale_ptr, w13_scale_expert_stride, w13_scale_row_stride,
+            act_ptr, clamp_limit,
+            TOPK, K, INTER, HAS_CLAMP, PTX, BLOCK_N, BLOCK_T, BLOCK_K, QUADS, ACT_QUADS, PAIRS, DENSE,
+        )  # fmt: skip
+
+    passed = grid_barrier(words_ptr, 1, max_polls)
+    if passed:
+        for tile in range(block, num_tokens * DOWN_ROW_BLOCKS, blocks):
+            token_tile(
+                tile // DOWN_ROW_BLOCKS, tile % DOWN_ROW_BLOCKS,
+                ids_ptr, weights_ptr, num_experts, scaling,
+                act_ptr,
+                w2_ptr, w2_expert_stride, w2_row_stride,
+                w2_scale_ptr, w2_scale_expert_stride, w2_scale_row_stride,
+                out_ptr,
+                TOPK, CHOICES, K, INTER, PTX, DOWN_BLOCK_N, SPLIT, BLOCK_T, DOWN_BLOCK_K, ACT_QUADS, PAIRS,
+            )  # fmt: skip
+
+    grid_leave(words_ptr)
 
 
 # Batch sizes vary from call to call: one kernel serves them all.
@@ -25,14 +76,11 @@ def mega_moe_words_kernel(
     TOPK: tl.constexpr, K: tl.constexpr, INTER: tl.constexpr, HAS_CLAMP: tl.constexpr, PTX: tl.constexpr,
     BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
     DOWN_BLOCK_N: tl.constexpr, DOWN_BLOCK_K: tl.constexpr,
-    BLOCK_T: tl.constexpr, DOWN_BLOCK_T: tl.constexpr,
-    QUADS: tl.constexpr, ACT_QUADS: tl.constexpr, PAIRS: tl.constexpr, DENSE: tl.constexpr,
+    BLOCK_T: tl.constexpr, QUADS: tl.constexpr, ACT_QUADS: tl.constexpr, PAIRS: tl.constexpr, DENSE: tl.constexpr,
     EXPERTS: tl.constexpr, CHUNK: tl.constexpr,
     PREPARE_TOKENS: tl.constexpr, PREPARE_BLOCK: tl.constexpr, COMBINE_BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Without ``tiles_ptr``: a slot a tile, down with the sum over a token's slots.  With it: slots sorted by expert.
-
-    With ``turns_ptr``, int32 ``[1 + num_slots]``, sorted tiles are taken in turns, see ``take_turns``.
+    """Slots sorted by expert.  With ``turns_ptr``, int32 ``[1 + num_slots]``, tiles are taken in turns: ``take_turns``.
 
     Grid: any one-dimensional one whose blocks are all resident.  Tiles of a step are dealt round the blocks; a tile of
     the next step reads what any block stored, so a grid barrier is between.  After a timeout ``out`` is not complete.
@@ -40,14 +88,15 @@ def mega_moe_words_kernel(
     block, blocks = tl.program_id(0), tl.num_programs(0)
     ROW_BLOCKS: tl.constexpr = INTER // BLOCK_N
     DOWN_ROW_BLOCKS: tl.constexpr = K // DOWN_BLOCK_N
-    programs = tl.cdiv(num_tokens, PREPARE_TOKENS) * (K // PREPARE_BLOCK)
-    if tiles_ptr is not None:
-        programs += num_experts
-    for program in range(block, programs, blocks):
-        prepare_program(
-            program, ids_ptr, num_slots, num_experts, order_ptr, tiles_ptr, used_ptr, 0,
-            hidden_ptr, hidden_stride, stored_ptr, num_tokens,
-            K, QUADS, PAIRS, PAIRS, PREPARE_TOKENS, PREPARE_BLOCK, EXPERTS, CHUNK, BLOCK_T, BLOCK_T, 1 << 30,
+    if block < num_experts:
+        sort_slots(
+            block, blocks, ids_ptr, num_slots, num_experts, order_ptr, tiles_ptr, used_ptr, 0,
+            EXPERTS, CHUNK, BLOCK_T, BLOCK_T, 1 << 30,
+        )  # fmt: skip
+    for tile in range(block, tl.cdiv(num_tokens, PREPARE_TOKENS) * (K // PREPARE_BLOCK), blocks):
+        reorder_tile(
+            tile, hidden_ptr, hidden_stride, stored_ptr, num_tokens,
+            K, QUADS, PAIRS, PAIRS, PREPARE_TOKENS, PREPARE_BLOCK,
         )  # fmt: skip
 
     if turns_ptr is not None:  # noqa: SIM102 (decided by the compiler)
@@ -72,56 +121,37 @@ def mega_moe_words_kernel(
         passed = grid_barrier(words_ptr, 2, max_polls)
     else:
         if passed:
-            count = num_slots if tiles_ptr is None else tl.load(used_ptr)
-            for tile in range(block, count * ROW_BLOCKS, blocks):
-                if tiles_ptr is None:
-                    expert, slots = slot_tile(tile // ROW_BLOCKS, ids_ptr, num_experts, BLOCK_T)
-                else:
-                    expert, slots = sorted_tile(tile // ROW_BLOCKS, order_ptr, tiles_ptr, BLOCK_T)
-                if expert >= 0:
-                    gate_up_tile(
-                        expert, slots, tile % ROW_BLOCKS,
-                        stored_ptr, K,
-                        w13_ptr, w13_expert_stride, w13_row_stride,
-                        w13_scale_ptr, w13_scale_expert_stride, w13_scale_row_stride,
-                        act_ptr, clamp_limit,
-                        TOPK, K, INTER, HAS_CLAMP, PTX, BLOCK_N, BLOCK_T, BLOCK_K, QUADS, ACT_QUADS, PAIRS, DENSE,
-                    )  # fmt: skip
+            for tile in range(block, tl.load(used_ptr) * ROW_BLOCKS, blocks):
+                expert, slots = sorted_tile(tile // ROW_BLOCKS, order_ptr, tiles_ptr, BLOCK_T)
+                gate_up_tile(
+                    expert, slots, tile % ROW_BLOCKS,
+                    stored_ptr, K,
+                    w13_ptr, w13_expert_stride, w13_row_stride,
+                    w13_scale_ptr, w13_scale_expert_stride, w13_scale_row_stride,
+                    act_ptr, clamp_limit,
+                    TOPK, K, INTER, HAS_CLAMP, PTX, BLOCK_N, BLOCK_T, BLOCK_K, QUADS, ACT_QUADS, PAIRS, DENSE, False,
+                )  # fmt: skip
 
         passed = grid_barrier(words_ptr, 2, max_polls)
-        if tiles_ptr is None:
-            if passed:
-                for tile in range(block, num_tokens * DOWN_ROW_BLOCKS, blocks):
-                    token_down_tile(
-                        tile // DOWN_ROW_BLOCKS, tile % DOWN_ROW_BLOCKS,
-                        ids_ptr, weights_ptr, num_experts, scaling,
-                        act_ptr,
-                        w2_ptr, w2_expert_stride, w2_row_stride,
-                        w2_scale_ptr, w2_scale_expert_stride, w2_scale_row_stride,
-                        out_ptr,
-                        TOPK, K, INTER, PTX, DOWN_BLOCK_N, DOWN_BLOCK_T, DOWN_BLOCK_K, ACT_QUADS, PAIRS,
-                    )  # fmt: skip
-        else:
-            if passed:
-                for tile in range(block, tl.load(used_ptr) * DOWN_ROW_BLOCKS, blocks):
-                    expert, slots = sorted_tile(tile // DOWN_ROW_BLOCKS, order_ptr, tiles_ptr, BLOCK_T)
-                    down_tile(
-                        expert, slots, tile % DOWN_ROW_BLOCKS,
-                        act_ptr,
-                        w2_ptr, w2_expert_stride, w2_row_stride,
-                        w2_scale_ptr, w2_scale_expert_stride, w2_scale_row_stride,
-                        partial_ptr,
-                        K, INTER, PTX, DOWN_BLOCK_N, BLOCK_T, DOWN_BLOCK_K, ACT_QUADS, PAIRS, DENSE,
-                    )  # fmt: skip
-            passed = grid_barrier(words_ptr, 3, max_polls)
-    if tiles_ptr is not None:  # noqa: SIM102 (decided by the compiler)
         if passed:
-            columns = tl.cdiv(K, COMBINE_BLOCK)
-            for tile in range(block, num_tokens * columns, blocks):
-                combine_tile(
-                    tile // columns, tile % columns,
-                    partial_ptr, ids_ptr, weights_ptr, out_ptr, num_experts, scaling,
-                    TOPK, K, COMBINE_BLOCK,
+            for tile in range(block, tl.load(used_ptr) * DOWN_ROW_BLOCKS, blocks):
+                expert, slots = sorted_tile(tile // DOWN_ROW_BLOCKS, order_ptr, tiles_ptr, BLOCK_T)
+                down_tile(
+                    expert, slots, tile % DOWN_ROW_BLOCKS,
+                    act_ptr,
+                    w2_ptr, w2_expert_stride, w2_row_stride,
+                    w2_scale_ptr, w2_scale_expert_stride, w2_scale_row_stride,
+                    partial_ptr,
+                    K, INTER, PTX, DOWN_BLOCK_N, BLOCK_T, DOWN_BLOCK_K, ACT_QUADS, PAIRS, DENSE,
                 )  # fmt: skip
+        passed = grid_barrier(words_ptr, 3, max_polls)
+    if passed:
+        columns = tl.cdiv(K, COMBINE_BLOCK)
+        for tile in range(block, num_tokens * columns, blocks):
+            combine_tile(
+                tile // columns, tile % columns,
+                partial_ptr, ids_ptr, weights_ptr, out_ptr, num_experts, scaling,
+                TOPK, K, COMBINE_BLOCK,
+            )  # fmt: skip
 
     grid_leave(words_ptr)

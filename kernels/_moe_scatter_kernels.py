@@ -90,6 +90,7 @@ def moe_scatter_persistent_kernel(
     Any grid of one axis.  ``hidden_desc``: rows of ``[M, K]``; ``w_desc``: ``[E, N, K]`` or, for "e2m1", bytes
     ``[E, N, K / 2]``.  ``out``: with SCATTERS a descriptor of single rows of ``[M * TOPK, N]``, else a pointer.
     """
+    tl.static_assert(N % 8 == 0, "rows of the descriptors are whole 16 bytes")
     columns: tl.constexpr = (N + BLOCK_N - 1) // BLOCK_N
     for index in range(tl.program_id(0), num_tiles * columns, tl.num_programs(0)):
         expert, slots, live, real = slot_tile(order_ptr, tiles_ptr, index // columns, num_slots, num_experts, BLOCK_M)

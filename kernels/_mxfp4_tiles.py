@@ -21,40 +21,43 @@ _AHEAD = tl.constexpr(64)
 
 
 @triton.jit
-def _either(a, b):
+def either(a, b):
+    """Bits that are set in one of two integers: what scale bytes are reduced by."""
     return a | b
 
 
 @triton.jit
 def _products(
-    word_ptr, rows, scale_ptr, scale_rows, present, x_ptr, x_rows, live,
+    word_ptr, rows, scale_ptr, scale_rows, x_ptr, x_rows, live,
     K: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr, QUADS: tl.constexpr,
-    PAIRS: tl.constexpr, ALL_ROWS: tl.constexpr, EXACT: tl.constexpr, PTX: tl.constexpr,
+    PAIRS: tl.constexpr, ALIKE: tl.constexpr, EXACT: tl.constexpr, PTX: tl.constexpr,
 ):  # fmt: skip
     GROUPS: tl.constexpr = BLOCK_K // _GROUP
     words_at = rows[:, None] + tl.arange(0, BLOCK_K // 8)[None, :]
     scales_at = scale_rows[:, None] + tl.arange(0, GROUPS)[None, :]
-    x_at = x_rows[:, None] + tl.arange(0, BLOCK_K)[None, :]
+    x_at = tl.arange(0, BLOCK_K)
+    if not ALIKE:
+        x_at = x_rows[:, None] + x_at[None, :]
     acc = tl.zeros((BLOCK_N, BLOCK_T), tl.float32)
     seen = tl.zeros((BLOCK_N,), tl.int32)
-    AHEAD: tl.constexpr = PAIRS == 1 and BLOCK_T >= _AHEAD and ALL_ROWS and not EXACT
+    AHEAD: tl.constexpr = PAIRS == 1 and BLOCK_T >= _AHEAD and not EXACT
     if AHEAD:
         later = tl.load(scale_ptr + scales_at)
     for first in tl.range(0, K, BLOCK_K, num_stages=1 if EXACT else None):
+        words = tl.load(word_ptr + words_at)
         if AHEAD:
-            words = tl.load(word_ptr + words_at)
             exponents = later
             later = tl.load(scale_ptr + GROUPS + scales_at, mask=first + BLOCK_K < K, other=0)
-        elif ALL_ROWS:
-            words = tl.load(word_ptr + words_at)
-            exponents = tl.load(scale_ptr + scales_at)
         else:
-            words = tl.load(word_ptr + words_at, mask=present[:, None], other=0)
-            exponents = tl.load(scale_ptr + scales_at, mask=present[:, None], other=0)
+            exponents = tl.load(scale_ptr + scales_at)
         exponents = exponents.to(tl.int32)
-        x = tl.load(x_ptr + x_at, mask=live[:, None], other=0.0)
+        if ALIKE:
+            x = to_stored_order(tl.load(x_ptr + x_at)[None, :], 1, BLOCK_K, QUADS, PAIRS)
+            x = tl.broadcast_to(x, (BLOCK_T, BLOCK_K))
+        else:
+            x = tl.load(x_ptr + x_at, mask=live[:, None], other=0.0)
         if not EXACT:
-            seen |= tl.reduce(exponents, 1, _either)
+            seen |= tl.reduce(exponents, 1, either)
         weights = weights_of(words, exponents, BLOCK_N, BLOCK_K, QUADS, PAIRS, EXACT, PTX)
         acc = tl.dot(weights, tl.trans(x), acc)
         word_ptr += BLOCK_K // 8
@@ -65,123 +68,105 @@ def _products(
 
 @triton.jit
 def multiply(
-    word_ptr, rows, scale_ptr, scale_rows, present, x_ptr, x_rows, live,
+    word_ptr, rows, scale_ptr, scale_rows, x_ptr, x_rows, live,
     K: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr,
-    QUADS: tl.constexpr, PAIRS: tl.constexpr, ALL_ROWS: tl.constexpr, PTX: tl.constexpr,
+    QUADS: tl.constexpr, PAIRS: tl.constexpr, ALIKE: tl.constexpr, PTX: tl.constexpr,
 ):  # fmt: skip
     """Weights times activations, float32 ``[BLOCK_N, BLOCK_T]``.
 
-    ``rows``, ``scale_rows`` ``[BLOCK_N]`` and ``x_rows`` ``[BLOCK_T]``: where rows start after the pointers; those that
-    are not ``present`` (unless ALL_ROWS) and columns that are not ``live`` count as 0.
+    ``rows``, ``scale_rows`` ``[BLOCK_N]`` and ``x_rows`` ``[BLOCK_T]``: where rows start after the pointers; columns
+    that are not ``live`` count as 0.  ALIKE: ``x_ptr`` is one row, its columns in their own order, and all columns of
+    the result are its; ``x_rows`` and ``live`` are not asked.
     """
     acc, seen = _products(
-        word_ptr, rows, scale_ptr, scale_rows, present, x_ptr, x_rows, live,
-        K, BLOCK_N, BLOCK_T, BLOCK_K, QUADS, PAIRS, ALL_ROWS, False, PTX,
+        word_ptr, rows, scale_ptr, scale_rows, x_ptr, x_rows, live,
+        K, BLOCK_N, BLOCK_T, BLOCK_K, QUADS, PAIRS, ALIKE, False, PTX,
     )  # fmt: skip
     # Scales that need two multiplications are rare: rather than ask in every step, the tile is computed once more.
     if seen > _LARGEST_FAST_SCALE:
         acc, seen = _products(
-            word_ptr, rows, scale_ptr, scale_rows, present, x_ptr, x_rows, live,
-            K, BLOCK_N, BLOCK_T, QUADS * _GROUP, QUADS, PAIRS, ALL_ROWS, True, PTX,
+            word_ptr, rows, scale_ptr, scale_rows, x_ptr, x_rows, live,
+            K, BLOCK_N, BLOCK_T, QUADS * _GROUP, QUADS, PAIRS, ALIKE, True, PTX,
         )  # fmt: skip
     return acc
 
 
 @triton.jit
-def _sort_slots(
-    program, ids_ptr, num_slots, num_experts, order_ptr, tiles_ptr, used_ptr, large_first,
+def sort_slots(
+    first, step, ids_ptr, num_slots, num_experts, order_ptr, tiles_ptr, used_ptr, large_first,
     EXPERTS: tl.constexpr, CHUNK: tl.constexpr, SMALL: tl.constexpr, LARGE: tl.constexpr, MOST_SMALL: tl.constexpr,
 ):  # fmt: skip
-    # The slots and tiles of expert number ``program``, see prepare_program.
+    """Sort the slots of experts number ``first``, ``first + step``, ... into tiles.
+
+    ``order`` int32 ``[S]``: slots by expert.  ``tiles`` int32 ``[T, 3]``: expert, first and one-past-last position in
+    ``order``; small tiles (SMALL slots, of experts with at most MOST_SMALL slots) from 0, large ones (LARGE slots)
+    from ``large_first``.  ``used`` int32 ``[2]``: how many of each.  EXPERTS is a power of two >= num_experts.
+    """
     expert = tl.arange(0, EXPERTS)
     counts = tl.zeros((EXPERTS,), tl.int32)
     offset = tl.arange(0, CHUNK)
-    for first in range(0, num_slots, CHUNK):
-        ids = tl.load(ids_ptr + first + offset, mask=first + offset < num_slots, other=-1)
+    for begin in range(0, num_slots, CHUNK):
+        ids = tl.load(ids_ptr + begin + offset, mask=begin + offset < num_slots, other=-1)
         valid = (ids >= 0) & (ids < num_experts)
         counts += tl.histogram(tl.where(valid, ids, 0).to(tl.int32), EXPERTS, mask=valid)
     is_small = counts <= MOST_SMALL
     small = tl.where(is_small, (counts + SMALL - 1) // SMALL, 0)
     large = tl.where(is_small, 0, (counts + LARGE - 1) // LARGE)
-    before = expert < program
-    if program == 0:
+    if first == 0:
         tl.store(used_ptr, tl.sum(small, 0))
         tl.store(used_ptr + 1, tl.sum(large, 0))
-    own = tl.sum(tl.where(expert == program, counts, 0), 0)
-    start = tl.sum(tl.where(before, counts, 0), 0)
-    small_start = tl.sum(tl.where(before, small, 0), 0)
-    large_start = tl.sum(tl.where(before, large, 0), 0) + large_first
-    if own > 0:
-        tile_slots = tl.where(own <= MOST_SMALL, SMALL, LARGE)
-        tile_start = tl.where(own <= MOST_SMALL, small_start, large_start)
-        tile_count = (own + tile_slots - 1) // tile_slots
-        lane = tl.arange(0, 64)
-        for first in range(0, tile_count, 64):
-            number = first + lane
-            begin = start + number * tile_slots
-            tile = tiles_ptr + (tile_start + number) * 3
-            used = number < tile_count
-            tl.store(tile, program + lane * 0, mask=used)
-            tl.store(tile + 1, begin, mask=used)
-            tl.store(tile + 2, tl.minimum(begin + tile_slots, start + own), mask=used)
-        for first in range(0, num_slots, CHUNK):
-            ids = tl.load(ids_ptr + first + offset, mask=first + offset < num_slots, other=-1)
-            mine = (ids == program).to(tl.int32)
-            place = start + tl.cumsum(mine, 0) - 1
-            tl.store(order_ptr + place, first + offset, mask=mine != 0)
-            start += tl.sum(mine, 0)
+    for own in range(first, num_experts, step):
+        before = expert < own
+        count = tl.sum(tl.where(expert == own, counts, 0), 0)
+        start = tl.sum(tl.where(before, counts, 0), 0)
+        small_start = tl.sum(tl.where(before, small, 0), 0)
+        large_start = tl.sum(tl.where(before, large, 0), 0) + large_first
+        if count > 0:
+            tile_slots = tl.where(count <= MOST_SMALL, SMALL, LARGE)
+            tile_start = tl.where(count <= MOST_SMALL, small_start, large_start)
+            tile_count = (count + tile_slots - 1) // tile_slots
+            lane = tl.arange(0, 64)
+            for some in range(0, tile_count, 64):
+                number = some + lane
+                position = start + number * tile_slots
+                tile = tiles_ptr + (tile_start + number) * 3
+                used = number < tile_count
+                tl.store(tile, own + lane * 0, mask=used)
+                tl.store(tile + 1, position, mask=used)
+                tl.store(tile + 2, tl.minimum(position + tile_slots, start + count), mask=used)
+            for begin in range(0, num_slots, CHUNK):
+                ids = tl.load(ids_ptr + begin + offset, mask=begin + offset < num_slots, other=-1)
+                mine = (ids == own).to(tl.int32)
+                place = start + tl.cumsum(mine, 0) - 1
+                tl.store(order_ptr + place, begin + offset, mask=mine != 0)
+                start += tl.sum(mine, 0)
 
 
 @triton.jit
-def prepare_program(
-    program, ids_ptr, num_slots, num_experts,
-    order_ptr, tiles_ptr, used_ptr, large_first,
-    hidden_ptr, hidden_stride, stored_ptr, num_tokens,
+def reorder_tile(
+    number, hidden_ptr, hidden_stride, stored_ptr, num_tokens,
     K: tl.constexpr, QUADS: tl.constexpr, PAIRS: tl.constexpr, OTHER_PAIRS: tl.constexpr,
     TOKENS: tl.constexpr, BLOCK_K: tl.constexpr,
-    EXPERTS: tl.constexpr, CHUNK: tl.constexpr, SMALL: tl.constexpr, LARGE: tl.constexpr, MOST_SMALL: tl.constexpr,
 ):  # fmt: skip
-    """Put hidden states into stored order and, unless the pointers for it are None, sort slots by expert into tiles.
+    """Put BLOCK_K columns of TOKENS tokens into stored order: tile ``number`` of ceil(M / TOKENS) K / BLOCK_K.
 
-    A program moves BLOCK_K columns of TOKENS tokens: there are num_experts + ceil(M / TOKENS) K / BLOCK_K programs,
-    without num_experts where nothing is sorted.
-
-    ``order`` int32 ``[S]``: slots by expert.  ``tiles`` int32 ``[T, 3]``: expert, first and one-past-last position in
-    ``order``; small tiles (SMALL slots, of experts with at most MOST_SMALL slots) from 0, large ones (LARGE slots)
-    from ``large_first``.  ``used`` int32 ``[2]``: how many of each.  EXPERTS is a power of two >= num_experts.
     ``stored`` bfloat16 ``[1 or 2, M, K]``: hidden states in the orders of PAIRS and, if it differs, OTHER_PAIRS.
     """
     COLUMNS: tl.constexpr = K // BLOCK_K
-    if tiles_ptr is not None:
-        if program < num_experts:
-            _sort_slots(
-                program, ids_ptr, num_slots, num_experts, order_ptr, tiles_ptr, used_ptr, large_first,
-                EXPERTS, CHUNK, SMALL, LARGE, MOST_SMALL,
-            )  # fmt: skip
-        program -= num_experts
-    if program >= 0:
-        token = (program // COLUMNS * TOKENS + tl.arange(0, TOKENS)).to(tl.int64)[:, None]
-        there = token < num_tokens
-        column = program % COLUMNS * BLOCK_K + tl.arange(0, BLOCK_K)[None, :]
-        values = tl.load(hidden_ptr + token * hidden_stride + column, mask=there)
-        order = to_stored_order(values, TOKENS, BLOCK_K, QUADS, PAIRS)
-        tl.store(stored_ptr + token * K + column, order, mask=there)
-        if OTHER_PAIRS != PAIRS:
-            order = to_stored_order(values, TOKENS, BLOCK_K, QUADS, OTHER_PAIRS)
-            tl.store(stored_ptr + (num_tokens + token) * K + column, order, mask=there)
-
-
-@triton.jit
-def slot_tile(slot, ids_ptr, num_experts, BLOCK_T: tl.constexpr):
-    """Return ``(expert, slots [BLOCK_T])`` of the tile that is ``slot`` alone; expert -1: the slot has none."""
-    expert = tl.load(ids_ptr + slot)
-    valid = (expert >= 0) & (expert < num_experts)
-    return tl.where(valid, expert, -1).to(tl.int64), tl.where(tl.arange(0, BLOCK_T) == 0, slot, -1)
+    token = (number // COLUMNS * TOKENS + tl.arange(0, TOKENS)).to(tl.int64)[:, None]
+    there = token < num_tokens
+    column = number % COLUMNS * BLOCK_K + tl.arange(0, BLOCK_K)[None, :]
+    values = tl.load(hidden_ptr + token * hidden_stride + column, mask=there)
+    order = to_stored_order(values, TOKENS, BLOCK_K, QUADS, PAIRS)
+    tl.store(stored_ptr + token * K + column, order, mask=there)
+    if OTHER_PAIRS != PAIRS:
+        order = to_stored_order(values, TOKENS, BLOCK_K, QUADS, OTHER_PAIRS)
+        tl.store(stored_ptr + (num_tokens + token) * K + column, order, mask=there)
 
 
 @triton.jit
 def sorted_tile(number, order_ptr, tiles_ptr, BLOCK_T: tl.constexpr):
-    """Return ``(expert, slots [BLOCK_T])`` of tile ``number`` of ``prepare_program``; slot -1 is none."""
+    """Return ``(expert, slots [BLOCK_T])`` of tile ``number`` of ``sort_slots``; slot -1 is none."""
     tile = tiles_ptr + number * 3
     row = tl.load(tile + 1) + tl.arange(0, BLOCK_T)
     return tl.load(tile).to(tl.int64), tl.load(order_ptr + row, mask=row < tl.load(tile + 2), other=-1)
@@ -202,12 +187,14 @@ def gate_up_tile(
     act_ptr, clamp_limit,
     TOPK: tl.constexpr, K: tl.constexpr, INTER: tl.constexpr, HAS_CLAMP: tl.constexpr,
     PTX: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr,
-    QUADS: tl.constexpr, ACT_QUADS: tl.constexpr, PAIRS: tl.constexpr, DENSE: tl.constexpr,
+    QUADS: tl.constexpr, ACT_QUADS: tl.constexpr, PAIRS: tl.constexpr, DENSE: tl.constexpr, ALIKE: tl.constexpr,
 ):  # fmt: skip
     """act[slot, n] = silu(gate) * up for ``slots`` of one expert and BLOCK_N rows of each half of its w13.
 
-    ``act`` is stored in stored order.  DENSE: rows of weights, scales and hidden states follow one another, and where
-    they start in an expert or among the tokens is below 2^31: then loads share registers for their addresses.
+    ``act`` is stored in stored order, and ``hidden_ptr`` has all tokens in it.  ALIKE: ``slots`` are of one token, and
+    ``hidden_ptr`` has its hidden states in their own order.  DENSE: rows of weights, scales and hidden states follow
+    one another, and where they start in an expert or among the tokens is below 2^31: then loads share registers for
+    their addresses.
     """
     live = slots >= 0
     # Rows 0..BLOCK_N-1 are gate, the others up: one product, in whose layout a thread holds both.
@@ -217,8 +204,8 @@ def gate_up_tile(
     acc = multiply(
         w13_ptr + expert * w13_expert_stride, row_starts(row, w13_row_stride, K // 8, DENSE),
         scale_ptr + expert * scale_expert_stride, row_starts(row, scale_row_stride, K // _GROUP, DENSE),
-        row >= 0, hidden_ptr, row_starts(tl.where(live, slots, 0) // TOPK, hidden_stride, K, DENSE), live,
-        K, 2 * BLOCK_N, BLOCK_T, BLOCK_K, QUADS, PAIRS, True, PTX,
+        hidden_ptr, row_starts(tl.where(live, slots, 0) // TOPK, hidden_stride, K, DENSE), live,
+        K, 2 * BLOCK_N, BLOCK_T, BLOCK_K, QUADS, PAIRS, ALIKE, PTX,
     )  # fmt: skip
     gate, up = tl.split(tl.permute(tl.reshape(acc, (2, BLOCK_N, BLOCK_T)), (1, 2, 0)))
     act = swiglu(gate, up, clamp_limit, HAS_CLAMP)
@@ -244,51 +231,7 @@ def down_tile(
     acc = multiply(
         w2_ptr + expert * w2_expert_stride, row_starts(row, w2_row_stride, INTER // 8, DENSE),
         scale_ptr + expert * scale_expert_stride, row_starts(row, scale_row_stride, INTER // _GROUP, DENSE),
-        row >= 0, act_ptr, row_starts(tl.where(live, slots, 0), INTER, INTER, DENSE), live,
-        INTER, BLOCK_N, BLOCK_T, BLOCK_K, QUADS, PAIRS, True, PTX,
+        act_ptr, row_starts(tl.where(live, slots, 0), INTER, INTER, DENSE), live,
+        INTER, BLOCK_N, BLOCK_T, BLOCK_K, QUADS, PAIRS, False, PTX,
     )  # fmt: skip
     tl.store(partial_ptr + slots.to(tl.int64)[None, :] * K + row[:, None], acc, mask=live[None, :])
-
-
-@triton.jit
-def token_down_tile(
-    token, row_block,
-    ids_ptr, weights_ptr, num_experts, scaling,
-    act_ptr,
-    w2_ptr, w2_expert_stride, w2_row_stride,
-    scale_ptr, scale_expert_stride, scale_row_stride,
-    out_ptr,
-    TOPK: tl.constexpr, K: tl.constexpr, INTER: tl.constexpr, PTX: tl.constexpr,
-    BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr,
-    QUADS: tl.constexpr, PAIRS: tl.constexpr,
-):  # fmt: skip
-    """out[token, n] for BLOCK_N columns: all of the token's experts in one product, BLOCK_T >= TOPK.
-
-    The left operand has BLOCK_N rows of each choice, the right one a column of each; of the product only the rows of
-    a choice in its own column count.  A matrix instruction has the columns anyway, and nothing is left to combine.
-    """
-    token = token.to(tl.int64)
-    column = tl.arange(0, BLOCK_T)
-    ids = tl.load(ids_ptr + token * TOPK + column, mask=column < TOPK, other=-1)
-    live = (ids >= 0) & (ids < num_experts)
-    slot = token * TOPK + tl.where(live, column, 0)
-
-    index = tl.arange(0, BLOCK_T * BLOCK_N)
-    choice = index // BLOCK_N
-    row_ids = tl.load(ids_ptr + token * TOPK + choice, mask=choice < TOPK, other=-1)
-    present = (row_ids >= 0) & (row_ids < num_experts)
-    expert = tl.where(present, row_ids, 0).to(tl.int64)
-    row = row_block.to(tl.int64) * BLOCK_N + index % BLOCK_N
-    acc = multiply(
-        w2_ptr, expert * w2_expert_stride + row * w2_row_stride,
-        scale_ptr, expert * scale_expert_stride + row * scale_row_stride,
-        present, act_ptr, slot * INTER, live,
-        INTER, BLOCK_T * BLOCK_N, BLOCK_T, BLOCK_K, QUADS, PAIRS, False, PTX,
-    )  # fmt: skip
-    # An invalid slot's weight may hold NaN: it is not read.
-    weights = tl.load(weights_ptr + slot, mask=live, other=0.0)
-    own = choice[:, None] == column[None, :]
-    picked = tl.sum(tl.where(own, acc * weights[None, :], 0.0), 1)
-    total = tl.sum(tl.reshape(picked, (BLOCK_T, BLOCK_N)), 0)
-    out_row = row_block * BLOCK_N + tl.arange(0, BLOCK_N)
-    tl.store(out_ptr + token * K + out_row, (total * scaling).to(out_ptr.dtype.element_ty))

@@ -49,7 +49,7 @@ def take_turns(
             w13_ptr, w13_expert_stride, w13_row_stride,
             w13_scale_ptr, w13_scale_expert_stride, w13_scale_row_stride,
             act_ptr, clamp_limit,
-            TOPK, K, INTER, HAS_CLAMP, PTX, BLOCK_N, BLOCK_T, BLOCK_K, QUADS, ACT_QUADS, PAIRS, DENSE,
+            TOPK, K, INTER, HAS_CLAMP, PTX, BLOCK_N, BLOCK_T, BLOCK_K, QUADS, ACT_QUADS, PAIRS, DENSE, False,
         )  # fmt: skip
         # Every thread's stores before the one release that follows, see harness.launch.grid_barrier.
         tl.debug_barrier()

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import triton
 
+from harness.device.targets import Target
 from harness.launch.current import current_target
 from kernels._mxfp4_words_kernels import (
     words_combine_kernel,
@@ -15,6 +16,8 @@ from kernels._mxfp4_words_kernels import (
     words_experts_kernel,
     words_gate_up_kernel,
     words_prepare_kernel,
+    words_slot_kernel,
+    words_token_kernel,
 )
 from kernels._mxfp4_words_table import Kind, Plan, choose_plan, choose_slots, quads
 from kernels._overlap import can_overlap, overlap_option
@@ -113,23 +116,21 @@ def _aligned(weights: torch.Tensor) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class _Tiles:
-    # ``count`` tiles of a launch: those of ``table`` from ``first`` on, as far as ``used`` says, or a slot each.  With
+    # ``count`` tiles of a launch, at most: those of ``table`` from ``first`` on, as far as ``used`` says.  With
     # ``turns`` both multiplies are one launch.
-    ids: torch.Tensor
+    order: torch.Tensor
     count: int
-    table: torch.Tensor | None = None
-    used: torch.Tensor | None = None
-    first: int = 0
-    turns: torch.Tensor | None = None
+    table: torch.Tensor
+    used: torch.Tensor
+    first: int
+    turns: torch.Tensor | None
 
     @property
     def arguments(self) -> tuple[Any, ...]:
-        return self.ids, self.table, self.used, self.first
+        return self.order, self.table, self.used, self.first
 
     def programs(self, row_blocks: int, kind: Kind) -> int:
-        # Only sorted tiles are dealt round.
-        tiles = self.count * row_blocks
-        return tiles if self.table is None else min(tiles, kind.most_programs)
+        return min(self.count * row_blocks, kind.most_programs)
 
 
 def run_words(
@@ -140,17 +141,48 @@ def run_words(
     Depends on shapes and dtypes alone and waits for nothing, so it can be captured.  Without ``ptx`` every target
     takes the portable form of the kernels, which gives the same bits.
     """
-    tokens, columns, inter, experts = operands.sizes
     target = current_target(out.device, VIRTUAL_TARGET)
+    if grouped:
+        _run_grouped(operands, out, target, scaling, limit, ptx)
+    else:
+        _run_slots(operands, out, target, scaling, limit, ptx)
+
+
+def _run_slots(
+    operands: Operands, out: torch.Tensor, target: Target, scaling: float, limit: float | None, ptx: bool
+) -> None:
+    tokens, columns, inter, experts = operands.sizes
+    slots, topk = operands.ids.numel(), operands.ids.shape[1]
+    kind, overlap = choose_slots(target), can_overlap(target)
+    act = torch.empty(slots, inter, dtype=torch.bfloat16, device=out.device)
+    shared: dict[str, Any] = {
+        "TOPK": topk, "K": columns, "INTER": inter, "PTX": ptx, "OVERLAP": overlap,
+        "BLOCK_T": kind.block_t, "PAIRS": kind.pairs,
+    }  # fmt: skip
+    blocks = kind.gate_up.constants(inter, columns)
+    words_slot_kernel[(slots * (inter // blocks["BLOCK_N"]),)](
+        operands.ids, experts, operands.x, operands.x.stride(0), *operands.w13_arguments,
+        act, 0.0 if limit is None else limit,
+        HAS_CLAMP=limit is not None, QUADS=quads(columns), ACT_QUADS=quads(inter), DENSE=operands.dense,
+        **(blocks | kind.gate_up.options), **shared, **overlap_option(out, overlap),
+    )  # fmt: skip
+    blocks = kind.down.token_constants(columns, inter)
+    words_token_kernel[(tokens * (columns // blocks["BLOCK_N"]),)](
+        operands.ids, operands.weights, experts, scaling, act, *operands.w2_arguments, out,
+        CHOICES=triton.next_power_of_2(topk), QUADS=quads(inter),
+        **(blocks | kind.down.options), **shared, **overlap_option(out, overlap),
+    )  # fmt: skip
+
+
+def _run_grouped(
+    operands: Operands, out: torch.Tensor, target: Target, scaling: float, limit: float | None, ptx: bool
+) -> None:
+    tokens, columns, inter, experts = operands.sizes
     slots = operands.ids.numel()
     overlap = can_overlap(target)
     act = torch.empty(slots, inter, dtype=torch.bfloat16, device=out.device)
     partial = torch.empty(slots, columns, dtype=torch.float32, device=out.device)
-    if grouped:
-        steps = _prepare(operands, choose_plan(target, slots, experts), overlap)
-    else:
-        kind = choose_slots(target)
-        steps = _prepare(operands, Plan(small=kind, large=kind, most_small=slots), overlap, sort=False)
+    steps = _prepare(operands, choose_plan(target, slots, experts), overlap)
     shared: dict[str, Any] = {"K": columns, "INTER": inter, "PTX": ptx, "OVERLAP": overlap, "DENSE": operands.dense}
     for tiles, kind, x in (step for step in steps if step[0].turns is not None):
         blocks, down = kind.gate_up.constants(inter, columns), kind.down.constants(columns, inter)
@@ -167,7 +199,7 @@ def run_words(
     for tiles, kind, x in steps:
         blocks = kind.gate_up.constants(inter, columns)
         words_gate_up_kernel[(tiles.programs(inter // blocks["BLOCK_N"], kind),)](
-            *tiles.arguments, experts, x, x.stride(0), *operands.w13_arguments, act, 0.0 if limit is None else limit,
+            *tiles.arguments, x, x.stride(0), *operands.w13_arguments, act, 0.0 if limit is None else limit,
             TOPK=operands.ids.shape[1], HAS_CLAMP=limit is not None,
             BLOCK_T=kind.block_t, QUADS=quads(columns), ACT_QUADS=quads(inter), PAIRS=kind.pairs,
             **(blocks | kind.gate_up.options), **shared, **overlap_option(out, overlap),
@@ -175,7 +207,7 @@ def run_words(
     for tiles, kind, _ in steps:
         blocks = kind.down.constants(columns, inter)
         words_down_kernel[(tiles.programs(columns // blocks["BLOCK_N"], kind),)](
-            *tiles.arguments, experts, act, *operands.w2_arguments, partial,
+            *tiles.arguments, act, *operands.w2_arguments, partial,
             BLOCK_T=kind.block_t, QUADS=quads(inter), PAIRS=kind.pairs,
             **(blocks | kind.down.options), **shared, **overlap_option(out, overlap),
         )  # fmt: skip
@@ -185,26 +217,23 @@ def run_words(
     )  # fmt: skip
 
 
-def _prepare(
-    operands: Operands, plan: Plan, overlap: bool, sort: bool = True
-) -> list[tuple[_Tiles, Kind, torch.Tensor]]:
+def _prepare(operands: Operands, plan: Plan, overlap: bool) -> list[tuple[_Tiles, Kind, torch.Tensor]]:
     # Launches the preparation; returns what to launch for each kind, and the hidden states in its order.
     tokens, columns, _, experts = operands.sizes
     slots, device = operands.ids.numel(), operands.x.device
-    small = min(slots, experts + slots // plan.small.block_t) if sort else slots
+    small = min(slots, experts + slots // plan.small.block_t)
     # An expert with large tiles has more than most_small slots.
     large = min(experts, slots // (plan.most_small + 1)) + slots // plan.large.block_t if slots > plan.most_small else 0
     orders = sorted({plan.small.pairs, plan.large.pairs} if large else {plan.small.pairs}, reverse=True)
-    order = table = used = turns = None
-    if sort:
-        order = torch.empty(slots, dtype=torch.int32, device=device)
-        table = torch.empty(small + large, 3, dtype=torch.int32, device=device)
-        used = torch.empty(2, dtype=torch.int32, device=device)
-        if plan.small.in_turns or plan.large.in_turns:
-            turns = torch.empty(2 + small + large, dtype=torch.int32, device=device)
+    order = torch.empty(slots, dtype=torch.int32, device=device)
+    table = torch.empty(small + large, 3, dtype=torch.int32, device=device)
+    used = torch.empty(2, dtype=torch.int32, device=device)
+    turns = None
+    if plan.small.in_turns or plan.large.in_turns:
+        turns = torch.empty(2 + small + large, dtype=torch.int32, device=device)
     stored = torch.empty(len(orders), tokens, columns, dtype=torch.bfloat16, device=device)
     block = min(columns & -columns, PREPARE_BLOCK)
-    words_prepare_kernel[((experts if sort else 0) + tokens * (columns // block),)](
+    words_prepare_kernel[(experts + tokens * (columns // block),)](
         operands.ids, slots, experts, order, table, used, small, turns, 2 + small + large,
         operands.x, operands.x.stride(0), stored, tokens,
         K=columns, QUADS=quads(columns), PAIRS=orders[0], OTHER_PAIRS=orders[-1], BLOCK_K=block,
@@ -213,14 +242,12 @@ def _prepare(
         SMALL=plan.small.block_t, LARGE=plan.large.block_t, MOST_SMALL=plan.most_small, OVERLAP=overlap,
         **overlap_option(operands.x, overlap),
     )  # fmt: skip
-    if order is None or used is None:
-        return [(_Tiles(ids=operands.ids, count=slots), plan.small, stored[0])]
     steps = []
     # Large tiles first: where there are only those, programs of small ones have nothing to do and fit into their tail.
     for number, kind, first, count in ((1, plan.large, small, large), (0, plan.small, 0, small)):
         if count:
             # Each kind has its own.
             taken = turns[number + first :] if turns is not None and kind.in_turns else None
-            tiles = _Tiles(ids=order, count=count, table=table, used=used[number:], first=first, turns=taken)
+            tiles = _Tiles(order=order, count=count, table=table, used=used[number:], first=first, turns=taken)
             steps.append((tiles, kind, stored[orders.index(kind.pairs)]))
     return steps

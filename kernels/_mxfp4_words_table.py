@@ -15,6 +15,8 @@ _MOST_QUADS = 4
 # which Triton fills 16 bytes at a time; wgmma finds activations in shared memory, in the instruction's own order.
 _PAIRS, _WGMMA_PAIRS = 4, 1
 _LIMIT = 168
+# Parts of a row of w2 that are rows of one product: as many as a matrix instruction has columns.
+_MOST_PARTS = 8
 # From Triton 3.8 on 8 columns are enough for wgmma; before they went to mma.sync.
 _WGMMA_FROM_8_COLUMNS = tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 8)
 
@@ -39,6 +41,12 @@ class Step:
         """
         blocks = {"BLOCK_N": min(rows & -rows, self.block_n), "BLOCK_K": min(columns & -columns, self.block_k)}
         return blocks | {"maxnreg": _LIMIT} if blocks["BLOCK_K"] == GROUP else blocks
+
+    def token_constants(self, rows: int, columns: int) -> dict[str, int]:
+        """Return the blocks of ``token_tile``: BLOCK_N rows, each in SPLIT parts, are ``block_n`` at most."""
+        orders = columns // GROUP // quads(columns)
+        split = min(orders & -orders, _MOST_PARTS)
+        return {"SPLIT": split, **replace(self, block_n=self.block_n // split).constants(rows, columns // split)}
 
     @property
     def options(self) -> dict[str, int]:
@@ -140,7 +148,7 @@ def _eight(kind: Kind, target: Target) -> Kind:
 
 
 def choose_slots(target: Target) -> Kind:
-    """Return the tiles of a forward in which every slot is a tile of its own; ``target`` is an NVIDIA one."""
+    """Return the tiles of a forward of a slot a tile in gate and up, and a token in down; ``target`` is NVIDIA's."""
     return _eight(_SLOTS, target)
 
 
@@ -155,9 +163,7 @@ def choose_plan(target: Target, slots: int, experts: int) -> Plan:
     return Plan(small=_eight(_SMALL, target) if few else medium, large=large, most_small=_MOST_SMALL)
 
 
-def choose_mega(target: Target, slots: int, experts: int, *, grouped: bool) -> Kind:
-    """Return the tiles of a forward in one launch, where all are of one kind; ``target`` is an NVIDIA one."""
-    if not grouped:
-        return _eight(_SLOTS, target)
+def choose_mega(target: Target, slots: int, experts: int) -> Kind:
+    """Return the tiles of a sorted forward in one launch, where all are of one kind; ``target`` is an NVIDIA one."""
     plan = choose_plan(target, slots, experts)
     return plan.large if slots > plan.most_small * experts else plan.small

@@ -1,4 +1,4 @@
-"""Device code of ``sparse_mla_decode``: one flash-decoding pass over both caches, and the merge of its splits.
+"""Device code of ``sparse_mla_decode``: one flash-decoding pass over both caches.
 
 Infinite and NaN scores follow the usual softmax: a NaN score makes the row NaN; a score of +inf gives
 lse = +inf and out = NaN; a score of -inf has weight 0, and a row that has no other score counts as empty.
@@ -10,18 +10,11 @@ import triton.language as tl
 
 from kernels._e4m3_words import bfloat16_of, converts_e4m3
 from kernels._overlap import let_next_start, wait_for_previous
+from kernels._sparse_mla_merge import LN_2, LOG2_E, finite, power_of_two, sink_factors, unit_of
 from kernels._sparse_mla_rows import load_rows, rows_of
 
-LOG2_E = tl.constexpr(1.4426950408889634)
-LN_2 = tl.constexpr(0.6931471805599453)
 #: Numbers of a row of Q, K and V.
 WIDTH = tl.constexpr(512)
-
-
-@triton.jit
-def _finite(top):
-    """Return the running maximum to subtract: 0 where it is infinite, so that no inf - inf appears."""
-    return tl.where(tl.abs(top) == float("inf"), 0.0, top)
 
 
 @triton.jit
@@ -51,11 +44,6 @@ def _unit_exponent(total):
 
 
 @triton.jit
-def _power_of_two(biased_exponent):
-    return (biased_exponent << 23).to(tl.float32, bitcast=True)
-
-
-@triton.jit
 def _weigh(score, valid, score_scale, top, total, mass, SUMS: tl.constexpr, PTX: tl.constexpr):
     """Take one tile of scores into the online softmax: return its bf16 weights, and what remains of the accumulators.
 
@@ -69,15 +57,15 @@ def _weigh(score, valid, score_scale, top, total, mass, SUMS: tl.constexpr, PTX:
     # residual of an fma is far outside the range of exp2.
     score = tl.where(valid[None, :], score * score_scale, float("-inf"))
     new_top = tl.maximum(top, tl.max(score, 1))
-    reference = _finite(new_top)
+    reference = finite(new_top)
     weight = tl.exp2(score - reference[:, None])
     shrink = tl.exp2(top - reference)
     old_unit = _unit_exponent(total)
     total = total * shrink + tl.sum(weight, 1)
     unit = _unit_exponent(total)
-    p = weight * _power_of_two(unit)[:, None]
+    p = weight * power_of_two(unit)[:, None]
     p = bfloat16_of(p) if PTX and converts_e4m3() else p.to(tl.bfloat16)
-    kept = shrink * _power_of_two(127 + unit - old_unit)
+    kept = shrink * power_of_two(127 + unit - old_unit)
     mass = mass * kept[:, None] + _partial_sums(p.to(tl.float32), SUMS)
     return p, kept, new_top, total, mass
 
@@ -123,36 +111,29 @@ def _tile_rows(
 
 
 @triton.jit
-def _sink_factors(lse, sink):
-    """Return (half, whole) with half * half * whole = 1 / (1 + 2^(sink - lse)), both arguments in base 2.
-
-    In two halves, so that a sink far above the scores does not underflow before it meets a large value.
-    """
-    above = sink - lse
-    return tl.exp2(-0.5 * tl.maximum(above, 0.0)), 1.0 / (1.0 + tl.exp2(-tl.abs(above)))
-
-
-@triton.jit
 def sparse_mla_decode_kernel(
     q_ptr, q_batch_stride, q_head_stride,
     word_ptr, scale_ptr, page_bytes, num_tokens,
     index_ptr, index_batch_stride, index_stride, topk, length_ptr, length_stride,
     extra_word_ptr, extra_scale_ptr, extra_page_bytes, extra_num_tokens,
     extra_index_ptr, extra_index_batch_stride, extra_index_stride, extra_topk, extra_length_ptr, extra_length_stride,
-    sink_ptr, sink_stride, out_ptr, lse_ptr, part_out_ptr, part_top_ptr, part_total_ptr,
-    score_scale, num_heads, num_splits,
+    sink_ptr, sink_stride, out_ptr, lse_ptr,
+    part_out_ptr, part_whole_ptr, part_unit_ptr, part_top_ptr, part_total_ptr, score_scale, num_heads, num_splits,
     HAS_LENGTH: tl.constexpr, HAS_EXTRA: tl.constexpr, HAS_EXTRA_LENGTH: tl.constexpr, HAS_SINK: tl.constexpr,
     IS_SPLIT: tl.constexpr, PAGE_SIZE: tl.constexpr, EXTRA_PAGE_SIZE: tl.constexpr,
     HEAD_DIM_V: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_T: tl.constexpr, SUMS: tl.constexpr, OVERLAP: tl.constexpr,
-    PTX: tl.constexpr,
+    ONE_TILE: tl.constexpr, PTX: tl.constexpr,
 ):  # fmt: skip
     """One program: ``BLOCK_H`` heads of one request over one split of its tiles, first those of the first cache.
 
-    Grid ``(batch * cdiv(num_heads, BLOCK_H), num_splits)``. Writes ``out``/``lse``, or with ``IS_SPLIT`` float32
-    partials ``[batch, num_splits, num_heads(, HEAD_DIM_V)]``: normalised output, maximum (base 2), sum of weights.
-    The words of the next tile travel in registers: its loads are under way during the products of this one.
+    Grid ``(batch * cdiv(num_heads, BLOCK_H), num_splits)``. Writes ``out``/``lse``, or with ``IS_SPLIT`` partials
+    ``[batch, num_splits, num_heads(, HEAD_DIM_V)]``: normalised output (float32, or what ``_sparse_mla_merge`` says of
+    float16), unit, maximum (base 2) and sum of weights. The words of the next tile travel in registers: its loads are
+    under way during the products of this one. With ``ONE_TILE`` no program has a next one.
     """
     wait_for_previous(OVERLAP)
+    # the programs of the merge, which are small, stand by when the last split ends
+    let_next_start(OVERLAP)
     head_blocks = tl.cdiv(num_heads, BLOCK_H)
     batch = (tl.program_id(0) // head_blocks).to(tl.int64)
     split = tl.program_id(1)
@@ -190,105 +171,81 @@ def sparse_mla_decode_kernel(
     if HAS_SINK and not IS_SPLIT:
         # before the loop: after it, registers are short
         sink = tl.load(sink_ptr + head * sink_stride, mask=in_heads, other=0.0)
-    token = _tile_tokens(
-        first_tile + 1, own_tiles, last_tile, batch, index_row, index_stride, length, num_tokens,
-        extra_index_ptr, extra_index_batch_stride, extra_index_stride, extra_length, extra_num_tokens,
-        HAS_EXTRA, BLOCK_T,
-    )  # fmt: skip
-    top = tl.full([BLOCK_H], float("-inf"), tl.float32)
-    total = tl.zeros([BLOCK_H], tl.float32)
-    mass = tl.zeros([BLOCK_H, SUMS], tl.float32)
-    acc = tl.zeros([BLOCK_H, WIDTH], tl.float32)
-    for tile in tl.range(first_tile, last_tile, num_stages=1):
-        # two tiles ahead: the addresses of the next rows wait for no other load
-        later = _tile_tokens(
-            tile + 2, own_tiles, last_tile, batch, index_row, index_stride, length, num_tokens,
+    if not ONE_TILE:
+        token = _tile_tokens(
+            first_tile + 1, own_tiles, last_tile, batch, index_row, index_stride, length, num_tokens,
             extra_index_ptr, extra_index_batch_stride, extra_index_stride, extra_length, extra_num_tokens,
             HAS_EXTRA, BLOCK_T,
         )  # fmt: skip
+    top = tl.full([BLOCK_H], float("-inf"), tl.float32)
+    total = tl.zeros([BLOCK_H], tl.float32)
+    mass = tl.zeros([BLOCK_H, SUMS], tl.float32)
+    if ONE_TILE:
         k = rows_of(scales, w0, w1, w2, w3, w4, w5, w6, even, odd, BLOCK_T, PTX)
-        scales, w0, w1, w2, w3, w4, w5, w6, even, odd = _tile_rows(
-            tile + 1, own_tiles, token, word_ptr, scale_ptr, page_bytes,
-            extra_word_ptr, extra_scale_ptr, extra_page_bytes,
-            HAS_EXTRA, PAGE_SIZE, EXTRA_PAGE_SIZE,
-        )  # fmt: skip
-        token = later
         p = tl.zeros([BLOCK_H, BLOCK_T], tl.bfloat16)
-        kept = tl.full([BLOCK_H], 1.0, tl.float32)
-        # Empty pools have no scores. Outside a branch Triton would see the second product behind the first, line all
-        # warps up along the heads for it, and compute each score in 2 to 4 of them.
+        # as in the loop
         if (num_tokens > 0) | (extra_num_tokens > 0):
-            # loaded again, not kept: registers are short
-            valid = _tile_tokens(
-                tile, own_tiles, last_tile, batch, index_row, index_stride, length, num_tokens,
+            score = tl.dot(q, tl.trans(k))
+            p, _, top, total, mass = _weigh(score, token >= 0, score_scale, top, total, mass, SUMS, PTX)
+        acc = tl.dot(p, k)
+    else:
+        acc = tl.zeros([BLOCK_H, WIDTH], tl.float32)
+        for tile in tl.range(first_tile, last_tile, num_stages=1):
+            # two tiles ahead: the addresses of the next rows wait for no other load
+            later = _tile_tokens(
+                tile + 2, own_tiles, last_tile, batch, index_row, index_stride, length, num_tokens,
                 extra_index_ptr, extra_index_batch_stride, extra_index_stride, extra_length, extra_num_tokens,
                 HAS_EXTRA, BLOCK_T,
-            ) >= 0  # fmt: skip
-            score = tl.dot(q, tl.trans(k))
-            p, kept, top, total, mass = _weigh(score, valid, score_scale, top, total, mass, SUMS, PTX)
-        acc = tl.dot(p, k, acc * kept[:, None])
+            )  # fmt: skip
+            k = rows_of(scales, w0, w1, w2, w3, w4, w5, w6, even, odd, BLOCK_T, PTX)
+            scales, w0, w1, w2, w3, w4, w5, w6, even, odd = _tile_rows(
+                tile + 1, own_tiles, token, word_ptr, scale_ptr, page_bytes,
+                extra_word_ptr, extra_scale_ptr, extra_page_bytes,
+                HAS_EXTRA, PAGE_SIZE, EXTRA_PAGE_SIZE,
+            )  # fmt: skip
+            token = later
+            p = tl.zeros([BLOCK_H, BLOCK_T], tl.bfloat16)
+            kept = tl.full([BLOCK_H], 1.0, tl.float32)
+            # Empty pools have no scores. Outside a branch Triton would see the second product behind the first, line
+            # all warps up along the heads for it, and compute each score in 2 to 4 of them.
+            if (num_tokens > 0) | (extra_num_tokens > 0):
+                # loaded again, not kept: registers are short
+                valid = _tile_tokens(
+                    tile, own_tiles, last_tile, batch, index_row, index_stride, length, num_tokens,
+                    extra_index_ptr, extra_index_batch_stride, extra_index_stride, extra_length, extra_num_tokens,
+                    HAS_EXTRA, BLOCK_T,
+                ) >= 0  # fmt: skip
+                score = tl.dot(q, tl.trans(k))
+                p, kept, top, total, mass = _weigh(score, valid, score_scale, top, total, mass, SUMS, PTX)
+            acc = tl.dot(p, k, acc * kept[:, None])
 
-    let_next_start(OVERLAP)
     mass = tl.sum(mass, 1)
     norm = tl.where(mass == 0.0, 0.0, 1.0 / mass)
+    mask = in_heads[:, None] & (dim < HEAD_DIM_V)[None, :]
     if IS_SPLIT:
         row = (batch * num_splits + split) * num_heads + head
         tl.store(part_top_ptr + row, top, mask=in_heads)
         tl.store(part_total_ptr + row, total, mask=in_heads)
+        if part_out_ptr.dtype.element_ty == tl.float16:
+            unit, loses = unit_of(acc)
+            if loses:
+                whole_row = part_whole_ptr + row * HEAD_DIM_V
+                tl.store(whole_row[:, None] + dim[None, :], acc * norm[:, None], mask=mask)
+                acc = tl.zeros([BLOCK_H, WIDTH], tl.float32)
+            tl.store(part_unit_ptr + row, tl.where(loses, 0.0, power_of_two(254 - unit)), mask=in_heads)
+            norm *= power_of_two(unit)
         out_row = part_out_ptr + row * HEAD_DIM_V
     else:
         row = batch * num_heads + head
-        lse = _finite(top) + tl.log2(total)
+        lse = finite(top) + tl.log2(total)
         tl.store(lse_ptr + row, lse * LN_2, mask=in_heads)
         out_row = out_ptr + row * HEAD_DIM_V
         if HAS_SINK:
-            half, whole = _sink_factors(lse, sink * LOG2_E)
+            half, whole = sink_factors(lse, sink * LOG2_E)
             norm *= half
             acc *= (half * whole)[:, None]
     acc *= norm[:, None]
     if not IS_SPLIT:
         # a row without weight is 0 whatever the sink is
         acc = tl.where((total == 0.0)[:, None], 0.0, acc)
-    mask = in_heads[:, None] & (dim < HEAD_DIM_V)[None, :]
     tl.store(out_row[:, None] + dim[None, :], acc.to(out_row.dtype.element_ty), mask=mask)
-
-
-@triton.jit
-def combine_splits_kernel(
-    part_out_ptr, part_top_ptr, part_total_ptr, sink_ptr, sink_stride, out_ptr, lse_ptr, num_heads, num_splits,
-    HAS_SINK: tl.constexpr, HEAD_DIM_V: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_D: tl.constexpr,
-    OVERLAP: tl.constexpr,
-):  # fmt: skip
-    """Merge the splits of one (request, head) and apply the sink.
-
-    Grid ``(batch * num_heads, cdiv(HEAD_DIM_V, BLOCK_D))``.
-    Maximum and sum arrive separately: folded into one lse, a score of -1e32 would swallow the sum.
-    """
-    row = tl.program_id(0).to(tl.int64)
-    batch = row // num_heads
-    head = row % num_heads
-    split = tl.arange(0, BLOCK_S)
-    in_splits = split < num_splits
-    part = (batch * num_splits + split) * num_heads + head
-    wait_for_previous(OVERLAP)
-    dim = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)
-    in_dims = dim < HEAD_DIM_V
-    part_out = tl.load(
-        part_out_ptr + part[:, None] * HEAD_DIM_V + dim[None, :], mask=in_splits[:, None] & in_dims[None, :], other=0.0
-    )
-    part_top = tl.load(part_top_ptr + part, mask=in_splits, other=float("-inf"))
-    part_total = tl.load(part_total_ptr + part, mask=in_splits, other=0.0)
-
-    top = _finite(tl.max(part_top, 0))
-    weight = part_total * tl.exp2(part_top - top)
-    total = tl.sum(weight, 0)
-    lse = top + tl.log2(total)
-    share = tl.where(total == 0.0, 0.0, weight / total)
-    out = tl.sum(part_out * share[:, None], 0)
-    if HAS_SINK:
-        half, whole = _sink_factors(lse, tl.load(sink_ptr + head * sink_stride) * LOG2_E)
-        out = out * half * half * whole
-    out = tl.where(total == 0.0, 0.0, out)
-    tl.store(out_ptr + row * HEAD_DIM_V + dim, out.to(out_ptr.dtype.element_ty), mask=in_dims)
-    if tl.program_id(1) == 0:
-        tl.store(lse_ptr + row, lse * LN_2)

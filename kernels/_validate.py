@@ -52,7 +52,7 @@ def require_shape(name: str, tensor: torch.Tensor, expected: Sequence[int | None
 
 def require_multiple(name: str, symbol: str, value: int, multiple: int) -> None:
     """Raise ValueError unless ``value`` (the size called ``symbol``) is a positive multiple of ``multiple``."""
-    if value < multiple or value % multiple:
+    if not value or value % multiple:
         raise ValueError(f"{name}: wanted {symbol} a positive multiple of {multiple}, got {symbol} = {value}")
 
 

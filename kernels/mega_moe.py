@@ -30,12 +30,12 @@ _MOST_REGISTERS = 255
 _VIRTUAL_TARGET = "sm_120"
 
 
-# What no workload of the contract reaches: a product of 16, 32 and 64 choices, and more than are taken together.
+# What no workload of the contract reaches: other numbers of choices, among them more than are summed unrolled.
 _MANY_CHOICES = Compiles(
     cases=tuple(
-        f"Case(routing=Routing(num_tokens=1, num_experts=256, rows=({tuple(range(topk))},)), "
+        f"Case(routing=Routing(num_tokens={tokens}, num_experts=256, rows=({tuple(range(topk))},)), "
         "hidden_size=4096, intermediate_size=2048)"
-        for topk in (10, 16, 32, 64, 65)
+        for tokens, topk in ((1, 10), (1, 65), (SLOT_MAX_TOKENS + 1, 65))
     )
 )
 
@@ -43,8 +43,13 @@ _MANY_CHOICES = Compiles(
 # Whole tiles of every entry of the table, one slot beyond each switch.
 _SLOT, *_GROUPED = (
     f"Case(routing=Routing(num_tokens={tokens}, num_experts=4, rows=((0, 1, 2), (2, 3, 0), (0, 1, -1))), "
-    f"hidden_size={hidden}, intermediate_size=256, clamp_limit=10.0, max_blocks=64)"
-    for tokens, hidden in ((SLOT_MAX_TOKENS, 1024), (SLOT_MAX_TOKENS + 1, 1024), (11, 1024), (43, 4096))
+    f"hidden_size={hidden}, intermediate_size={inter}, clamp_limit=10.0, max_blocks=64)"
+    for tokens, hidden, inter in (
+        (SLOT_MAX_TOKENS, 1024, 2048),
+        (SLOT_MAX_TOKENS + 1, 1024, 256),
+        (11, 1024, 256),
+        (43, 4096, 256),
+    )
 )
 # The kernel that takes bytes of weights.
 _SLOT_BYTES, *_GROUPED_BYTES = (
@@ -56,14 +61,15 @@ _SLOT_BYTES, *_GROUPED_BYTES = (
         (SLOT_MAX_TOKENS + 1, 'scale_type="float32"'),
     )
 )
-# Products of more choices, and the first number of them that is grouped.
-*_CHOICES, _TOO_MANY = (
-    f"Case(routing=Routing(num_tokens=1, num_experts=16, rows=({tuple(choice % 16 for choice in range(topk))},)), "
-    "hidden_size=1024, intermediate_size=256, max_blocks=64)"
-    for topk in (16, 32, 64, 65)
+# Many choices a token.
+_SLOT_MANY, _GROUPED_MANY = (
+    f"Case(routing=Routing(num_tokens={tokens}, num_experts={experts}, "
+    f"rows=({tuple(choice % 16 for choice in range(65))},)), "
+    f"hidden_size=1024, intermediate_size={inter}, max_blocks=64)"
+    for tokens, experts, inter in ((1, 16, 2048), (SLOT_MAX_TOKENS + 1, 64, 256))
 )
-_GROUPED_GRAPHS = Capturable(cases=(*_GROUPED, *_GROUPED_BYTES, _TOO_MANY))
-_GRAPHS = Capturable(cases=(_SLOT, _SLOT_BYTES, *_CHOICES, *_GROUPED_GRAPHS.cases))
+_GROUPED_GRAPHS = Capturable(cases=(*_GROUPED, *_GROUPED_BYTES, _GROUPED_MANY))
+_GRAPHS = Capturable(cases=(_SLOT, _SLOT_BYTES, _SLOT_MANY, *_GROUPED_GRAPHS.cases))
 
 
 # Without a barrier most orders of the blocks still give the right values; the race is there in every one.
@@ -94,7 +100,6 @@ def mega_moe(
     others (``sm_budget``); the grid has at most as many blocks as the rest hold, an even number, and at most
     ``max_blocks``, an integer >= 2, by default no limit.  The result does not depend on either.  One such launch runs
     on a device at a time (``launch_lease``), whatever the stream; it can be captured in a graph once one ran outside.
-    Path "slot" takes all of a token's choices together; more than 64 of them are grouped there, too.
     Workspace: that of ``mxfp4_moe`` at most, independent of the number of SMs.
 
     The launch waits for nothing on the host.  Where blocks were not resident, the result is not complete and

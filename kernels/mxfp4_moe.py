@@ -33,7 +33,7 @@ _OTHER_OPERANDS = Compiles(
 # Whole tiles of every entry of the tables, one slot beyond each switch, and an expert that fills a large tile.
 _SLOT, *_GROUPED = (
     f"Case(routing=Routing(num_tokens={tokens}, num_experts={experts}, rows=((0, 1, 2), (2, 3, 0), (0, 1, -1))), "
-    f"hidden_size=1024, intermediate_size=256, {operands})"
+    f"hidden_size=1024, intermediate_size={256 if tokens > SLOT_MAX_TOKENS else 2048}, {operands})"
     for tokens, experts, operands in (
         (SLOT_MAX_TOKENS, 4, "clamp_limit=10.0"),
         (SLOT_MAX_TOKENS + 1, 4, "clamp_limit=10.0"),

@@ -23,7 +23,8 @@ from kernels._sparse_mla_arguments import (
     check_scalars,
     checked_cache,
 )
-from kernels._sparse_mla_kernels import LOG2_E, combine_splits_kernel, sparse_mla_decode_kernel
+from kernels._sparse_mla_kernels import sparse_mla_decode_kernel
+from kernels._sparse_mla_merge import LOG2_E, combine_splits_kernel
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,8 @@ MANY_HEADS_HOPPER_TWO_CACHES = Tile(64, 32, 8)
 #: For AMD: 32 tokens spill on gfx942 with 8 warps and take gfx1250's compiler minutes. gfx1100, whose 16 x 512 sums
 #: alone are half of a thread's registers, spills up to 940 bytes even so.
 AMD = Tile(16, 16, 4)
+#: Tiles whose splits hand over float16 where it holds their numbers. Others have no registers left to look.
+PACKED = (FEW_HEADS, SOME_HEADS, MANY_HEADS_HOPPER, MANY_HEADS_HOPPER_TWO_CACHES)
 #: Programs that fill a GPU once (SM counts are 78 to 188); a smaller grid is split over tokens up to this.
 TARGET_PROGRAMS = 128
 #: Numbers that one program, one warp, of the merge loads.
@@ -75,12 +78,13 @@ def _graph(heads: int, rows: int, topk: int, extra: int = 0, *, sink: str = "non
     )
 
 
-# Few heads a tile, some and many; one cache and two, and lengths of one; whole, and in 2, 8 and 32 splits or nearly.
+# Few heads a tile, some and many; one cache and two, and lengths of one; whole, and in 2, 8 and 32 splits or nearly,
+# of one tile and of more.
 _FEW = (_graph(33, 1, 128, 512, sink="plain"), _graph(33, 1, 1024))
 _SOME = _graph(17, 8, 33, sink="plain")
-_MANY = (_graph(33, 16, 96, 100, sink="plain"), _graph(33, 16, 260))
+_MANY = (_graph(33, 16, 96, 200, sink="plain"), _graph(33, 16, 260))
 _LENGTHS = _graph(33, 8, 33, 5, sink="plain", lengths="(5, 0, 3, 5, 1, 2, 5, 4)")
-_FEWER_SPLITS = (_graph(33, 64, 16, 16, sink="plain"), _graph(33, 64, 65), _graph(33, 8, 16))
+_FEWER_SPLITS = (_graph(33, 64, 40, 16, sink="plain"), _graph(33, 64, 130), _graph(33, 128, 65))
 _FORCED = Capturable(cases=(*_FEW, *_MANY, _LENGTHS))
 _GRAPHS = Capturable(cases=(*_FORCED.cases, _SOME, *_FEWER_SPLITS))
 
@@ -192,12 +196,14 @@ def sparse_mla_decode(
     if batch == 0:
         return out, lse
     splits = choose_num_splits(programs, token_tiles) if num_splits is None else num_splits
-    partials: tuple[torch.Tensor | None, ...] = (None, None, None)
+    partials: tuple[torch.Tensor | None, ...] = (None,) * 5
     if splits > 1:
         rows = (batch, splits, num_heads)
-        partials = tuple(
-            torch.empty(shape, dtype=torch.float32, device=q.device) for shape in ((*rows, head_dim_v), rows, rows)
-        )
+        wide = torch.empty((*rows, head_dim_v), dtype=torch.float32, device=q.device)
+        top, total, unit = (torch.empty(rows, dtype=torch.float32, device=q.device) for _ in range(3))
+        partials = (wide, None, None, top, total)
+        if tile in PACKED:
+            partials = (torch.empty(wide.shape, dtype=torch.float16, device=q.device), wide, unit, top, total)
     overlap = splits > 1 and can_overlap(target)
     sink = (attn_sink, 0 if attn_sink is None else attn_sink.stride(0))
     # Triton launches on the current device, which need not be the tensors'.
@@ -227,6 +233,7 @@ def sparse_mla_decode(
             BLOCK_T=tile.block_t,
             SUMS=tile.warps_along_tokens,
             OVERLAP=overlap,
+            ONE_TILE=splits >= token_tiles,
             PTX=PTX,
             num_warps=tile.num_warps,
         )

@@ -4,6 +4,7 @@ from tests.teeth.planting import Planted
 
 MLA = "sparse_mla_decode"
 DEVICE = "_sparse_mla_kernels"
+MERGE = "_sparse_mla_merge"
 ROWS = "_sparse_mla_rows"
 ARGUMENTS = "_sparse_mla_arguments"
 LANES = "token = tl.load(index_ptr + position.to(tl.int64) * index_stride, mask=position < length, other=-1)"
@@ -21,6 +22,10 @@ def _merge(name: str, old: str, new: str, check: str) -> Planted:
 
 
 FAULTS = (
+    _mla(
+        "assembly with another factor for every other code", "_e4m3_words", "half * 0x10001", "half * 0x10002",
+        "assembly",
+    ),
     _mla("length off by one", DEVICE, LANES, LANES.replace("< length", "<= length"), "poison:"),
     _mla("index 0 treated as invalid", DEVICE, "tl.where((token >= 0)", "tl.where((token > 0)", "oracle:"),
     _mla("index past the pool read", DEVICE, " & (token < num_tokens)", "", "memory"),
@@ -32,14 +37,14 @@ FAULTS = (
          "rejects:tokens of 592 bytes"),
     _mla("sink skipped", DEVICE, "        if HAS_SINK:\n            half", "        if False:\n            half",
          "oracle:out"),
-    _mla("sink in the lse", DEVICE, "            half, whole = _sink_factors(lse, sink * LOG2_E)\n",
-         "            half, whole = _sink_factors(lse, sink * LOG2_E)\n"
+    _mla("sink in the lse", DEVICE, "            half, whole = sink_factors(lse, sink * LOG2_E)\n",
+         "            half, whole = sink_factors(lse, sink * LOG2_E)\n"
          "            tl.store(lse_ptr + row, lse * LN_2 - tl.log(whole) - 2 * tl.log(half), mask=in_heads)\n",
          "oracle:lse"),
-    _mla("sink taken in base 2", DEVICE, "_sink_factors(lse, sink * LOG2_E)", "_sink_factors(lse, sink)", "oracle:out"),
+    _mla("sink taken in base 2", DEVICE, "sink_factors(lse, sink * LOG2_E)", "sink_factors(lse, sink)", "oracle:out"),
     _mla("lse in base 2", DEVICE, "tl.store(lse_ptr + row, lse * LN_2, mask=in_heads)",
          "tl.store(lse_ptr + row, lse, mask=in_heads)", "oracle:lse"),
-    _mla("lse of the splits in base 2", DEVICE, "tl.store(lse_ptr + row, lse * LN_2)", "tl.store(lse_ptr + row, lse)",
+    _mla("lse of the splits in base 2", MERGE, "tl.store(lse_ptr + row, lse * LN_2)", "tl.store(lse_ptr + row, lse)",
          "oracle:lse", "split"),
     _mla("scale groups of 128", ROWS, ">> (8 * GROUP)", ">> (8 * (GROUP // 2))", "oracle:out"),
     _mla("scale bias 126", ROWS, "code == 0, 0x00400000, code << 23", "code == 0, 0x00800000, (code + 1) << 23",
@@ -77,8 +82,16 @@ FAULTS = (
          "mask = in_heads[:, None]", "memory"),
     _mla("padded heads written", DEVICE, "tl.store(lse_ptr + row, lse * LN_2, mask=in_heads)",
          "tl.store(lse_ptr + row, lse * LN_2)", "memory"),
-    _mla("splits not rescaled", DEVICE, "weight = part_total * tl.exp2(part_top - top)", "weight = part_total",
+    _mla("splits not rescaled", MERGE, "weight = part_total * tl.exp2(part_top - top)", "weight = part_total",
          "oracle:", "split"),
+    _mla("unit of a split not taken back", MERGE, "part_out.to(tl.float32) * part_unit[:, None]",
+         "part_out.to(tl.float32)", "oracle:out", "split"),
+    _mla("numbers far below the largest in float16", MERGE, "loses = smallest < largest * RANGE",
+         "loses = smallest < 0.0 * RANGE", "oracle:out", "split"),
+    _mla("float32 numbers of a split not read", MERGE, "if tl.min(part_unit, 0) == 0.0:",
+         "if tl.min(part_unit, 0) < 0.0:", "oracle:out", "split"),
+    _mla("unit of each row, float32 numbers of a tile", DEVICE, "tl.where(loses, 0.0, power_of_two(254 - unit))",
+         "power_of_two(254 - unit)", "oracle:out", "split"),
     _mla("empty split not written", DEVICE, "tl.store(part_total_ptr + row, total, mask=in_heads)",
          "tl.store(part_total_ptr + row, total, mask=in_heads & (total > 0))", "unwritten", "split"),
     _mla("last split skipped", "sparse_mla_decode", "[(programs, splits)](", "[(programs, splits - 1)](", "unwritten",

@@ -10,6 +10,8 @@ def _logits(name: str, old: str, new: str, check: str, implementation: str = "tr
 
 
 FAULTS = (
+    Planted("assembly with halves exchanged", "_e4m3_words", "mov.b32 {$0, $1}, pair;\ncvt.rn.f16x2",
+            "mov.b32 {$1, $0}, pair;\ncvt.rn.f16x2", "assembly", NAME, "triton"),
     _logits("zero past the end", 'total * scale, float("-inf"))', "total * scale, 0.0)", "oracle:logits"),
     _logits("length off by one", "valid & (token < seq_len)", "valid & (token <= seq_len)", "oracle:logits"),
     _logits("page past the pool read", "(entry >= 0) & (entry < num_pages)", "(entry >= 0)", "memory"),

@@ -7,6 +7,7 @@ BYTES = "_mega_moe_kernel"
 WORDS = "_mega_moe_words_kernel"
 LAUNCH = "_mega_moe_words_launch"
 TURNS = "_mxfp4_turns"
+SLOTS = "_mxfp4_slot_tiles"
 
 
 def _mega(name: str, file: str, old: str, new: str, check: str, count: int = 1, impl: str = "auto") -> Planted:
@@ -26,10 +27,17 @@ FAULTS = (
           count=2),
     _mega("limit of blocks ignored, by bytes", MEGA, "wanted = min(wanted, max_blocks)", "pass", "launch"),
     _mega("limit of blocks ignored", LAUNCH, "wanted = min(wanted, max_blocks)", "pass", "launch"),
-    _mega("no barrier after the preparation", WORDS, "grid_barrier(words_ptr, 1, max_polls)", "block >= 0", "memory"),
+    _mega(
+        "no barrier after the preparation", WORDS, "grid_barrier(words_ptr, 1, max_polls)\n    if turns_ptr",
+        "block >= 0\n    if turns_ptr", "memory", impl="grouped",
+    ),
     _mega(
         "no barrier between the matrix multiplies", WORDS, "grid_barrier(words_ptr, 2, max_polls)\n        if",
-        "block >= 0\n        if", "memory",
+        "block >= 0\n        if", "memory", impl="grouped",
+    ),
+    _mega(
+        "no barrier between the matrix multiplies of a slot", WORDS,
+        "grid_barrier(words_ptr, 1, max_polls)\n    if passed", "block >= 0\n    if passed", "interleaving",
     ),
     _mega(
         "no barrier before the combination of what was taken in turns", WORDS,
@@ -44,8 +52,12 @@ FAULTS = (
         "interleaving", impl="grouped",
     ),
     _mega(
-        "first tile of the first step dropped", WORDS, "range(block, count * ROW_BLOCKS, blocks)",
-        "range(block + 1, count * ROW_BLOCKS, blocks)", "unwritten",
+        "first tile of the first step dropped", WORDS, "range(block, num_slots * (INTER // BLOCK_N), blocks)",
+        "range(block + 1, num_slots * (INTER // BLOCK_N), blocks)", "unwritten",
+    ),
+    _mega(
+        "first sorted tile of the first step dropped", WORDS, "range(block, tl.load(used_ptr) * ROW_BLOCKS, blocks)",
+        "range(block + 1, tl.load(used_ptr) * ROW_BLOCKS, blocks)", "unwritten", impl="grouped",
     ),
     _mega(
         "as many tiles in the second step as slots", WORDS, "range(block, num_tokens * DOWN_ROW_BLOCKS, blocks)",
@@ -61,11 +73,15 @@ FAULTS = (
     ),
     _mega("last token not combined", WORDS, "num_tokens * columns, blocks)", "(num_tokens - 1) * columns, blocks)",
           "written"),
-    _mega("slots without an expert computed", WORDS, "if expert >= 0:", "if expert >= -1:", "memory"),
-    _mega("weight of an invalid slot read", "_mxfp4_tiles", "tl.load(weights_ptr + slot, mask=live, other=0.0)",
-          "tl.load(weights_ptr + token * TOPK + column, mask=column < TOPK, other=0.0)", "poison:invalid slot weights"),
-    _mega("clamp forgotten", LAUNCH, "HAS_CLAMP=limit is not None", "HAS_CLAMP=False", "oracle:out"),
-    _mega("routed scaling skipped", LAUNCH, "partial, out, scaling,", "partial, out, 1.0,", "oracle:out"),
+    _mega("slots without an expert computed", SLOTS, "if (expert >= 0) & (expert < num_experts):",
+          "if expert < num_experts:", "memory"),
+    _mega("weight of an invalid slot read", SLOTS, "+ choice, mask=valid, other=0.0)",
+          "+ choice, mask=choice < TOPK, other=0.0)", "poison:invalid slot weights"),
+    _mega("clamp forgotten", LAUNCH, "HAS_CLAMP=limit is not None", "HAS_CLAMP=False", "oracle:out", count=2),
+    _mega("routed scaling skipped", LAUNCH, "*operands.w2_arguments, out, scaling,",
+          "*operands.w2_arguments, out, 1.0,", "oracle:out"),
+    _mega("routed scaling skipped behind sorted tiles", LAUNCH, "device=device), out, scaling,",
+          "device=device), out, 1.0,", "oracle:out", impl="grouped"),
     _mega(
         "second matrix with the scale strides of the first", MEGA,
         "forward.w2_scale, forward.w2_scale.stride(0), forward.w2_scale.stride(1),",

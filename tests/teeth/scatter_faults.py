@@ -18,6 +18,7 @@ def _words(name: str, old: str, new: str, check: str = "oracle:out") -> Planted:
 
 #: Killed by a check of the contract.
 FAULTS = (
+    _words("assembly with codes in another order", '"0x3424"', '"0x2434"', "assembly"),
     _scatter(
         "gather off by one row",
         DEVICE,

@@ -11,8 +11,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.teeth import mutation_fate_faults, mutation_faults, mutation_gate_faults, mutation_order_faults
-from tests.unit.mutation_fates import CHECKS
+from tests.teeth import (
+    mutation_fate_faults,
+    mutation_faults,
+    mutation_gate_faults,
+    mutation_order_faults,
+    mutation_policy_faults,
+)
+from tests.unit.mutation_policies import CHECKS
 from tests.unit.test_mutation_accounting import Api
 
 FAULTS = (
@@ -20,6 +26,7 @@ FAULTS = (
     *mutation_order_faults.FAULTS,
     *mutation_gate_faults.FAULTS,
     *mutation_fate_faults.FAULTS,
+    *mutation_policy_faults.FAULTS,
 )
 ENGINE = Path(__file__).parents[2] / "harness" / "mutation"
 COPY = "planted_mutation"

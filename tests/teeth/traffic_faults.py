@@ -17,7 +17,7 @@ FAULTS = (
            "tl.store(tiles_ptr + unused * 3, 0)", "moe_scatter", "words"),
     _costs("one tile more without a position", "_sparse_mla_kernels",
            "    extra_length = 0\n", "    extra_length = 1\n", "sparse_mla_decode", "single"),
-    _costs("one program more sorts", "_mxfp4_tiles", "if program < num_experts:", "if program <= num_experts:",
+    _costs("one program more sorts", "_mega_moe_words_kernel", "if block < num_experts:", "if block <= num_experts:",
            "mega_moe", "grouped"),
     _costs("ids that narrow to an expert are computed with it", "_moe_routing",
            "torch.where(ids < 0, num_experts, ids).clamp(max=num_experts)", "ids.clamp(max=num_experts)",

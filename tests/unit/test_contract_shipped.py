@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import find, settings
+from hypothesis import Phase, find, settings
 
 from harness.cases import parse
 from harness.compare import bits, differing
@@ -88,7 +88,9 @@ def test_every_feature_is_reached_in_300_cases(name):
 
 @each_contract
 def test_the_simplest_case_has_no_features(name):
-    simplest = find(contract(name).cases(), lambda case: True, settings=settings(database=None, derandomize=True))
+    # the first that Hypothesis draws; to shrink it is to draw it hundreds of times
+    first = settings(database=None, derandomize=True, phases=[Phase.generate], max_examples=1)
+    simplest = find(contract(name).cases(), lambda case: True, settings=first)
     assert contract(name).features(simplest) == frozenset()
 
 

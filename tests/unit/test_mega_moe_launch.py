@@ -23,8 +23,8 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(scope="module")
 def several():
-    """Arguments of five tokens on four experts: more tiles than there are blocks."""
-    case = dataclasses.replace(contract("mega_moe").pinned[2], hidden_size=64, intermediate_size=64)
+    """Arguments of two tokens on four experts: more tiles than there are blocks."""
+    case = dataclasses.replace(contract("mega_moe").pinned[2], hidden_size=64, intermediate_size=128)
     inputs, _ = build(contract("mega_moe"), case)
     del inputs["max_blocks"]
     return inputs
@@ -46,7 +46,7 @@ def grids(gpu):
 def test_one_launch_of_an_even_grid_within_the_budget(several, expected, units, max_blocks, blocks):
     with VirtualGPU(schedule=Schedule(sm_count=units)) as gpu:
         out = mega_moe(**several, max_blocks=max_blocks)
-    assert grids(gpu) == [("mega_moe_words_kernel", (blocks, 1, 1))]
+    assert grids(gpu) == [("mega_moe_slots_kernel", (blocks, 1, 1))]
     assert torch.equal(out, expected)
 
 
@@ -55,7 +55,7 @@ def test_no_block_reads_what_another_has_not_published(several, expected, seed):
     with VirtualGPU(schedule=Schedule(seed=seed, sm_count=5, launch_order="shuffled"), races=True) as gpu:
         for _ in range(2):
             assert torch.equal(mega_moe(**several), expected)
-    assert grids(gpu) == [("mega_moe_words_kernel", (2, 1, 1))] * 2
+    assert grids(gpu) == [("mega_moe_slots_kernel", (2, 1, 1))] * 2
 
 
 def test_a_grid_that_is_not_resident_is_reported(several, expected):
@@ -83,7 +83,7 @@ def test_the_budget_is_the_callers_and_refused_before_the_launch(several):
         finally:
             set_num_sms(None)
         assert current_budget() is None
-    assert grids(gpu) == [("mega_moe_words_kernel", (4, 1, 1))]
+    assert grids(gpu) == [("mega_moe_slots_kernel", (4, 1, 1))]
 
 
 def test_without_a_device_nothing_is_launched(several):
@@ -98,11 +98,12 @@ def test_nothing_is_launched_for_no_slots(several):
     assert gpu.launches == []
 
 
-@pytest.mark.parametrize(("topk", "together"), [(8, 8), (9, 16), (64, 64), (65, None)])
-def test_more_than_64_choices_a_token_are_grouped_on_the_slot_path(several, topk, together):
-    choices = {"topk_ids": torch.zeros(2, topk, dtype=torch.int32), "topk_weights": torch.ones(2, topk)}
-    [launch] = record(partial(mega_moe, path="slot"), several | choices, TARGETS["sm120"])
-    assert (launch.constants["DOWN_BLOCK_T"] if "tiles_ptr" in launch.constants else None) == together
+@pytest.mark.parametrize(("topk", "choices"), [(1, 1), (8, 8), (9, 16), (65, 128)])
+def test_the_slot_path_takes_any_number_of_choices_a_token(several, topk, choices):
+    slots = {"topk_ids": torch.zeros(2, topk, dtype=torch.int32), "topk_weights": torch.ones(2, topk)}
+    [launch] = record(partial(mega_moe, path="slot"), several | slots, TARGETS["sm120"])
+    assert "tiles_ptr" not in launch.constants
+    assert launch.constants["CHOICES"] == choices
 
 
 def test_65_choices_a_token_give_what_the_grouped_path_gives():

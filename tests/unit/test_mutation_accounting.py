@@ -35,7 +35,7 @@ from harness.mutation import (
     targets,
     unseen,
 )
-from tests.unit.mutation_fates import CHECKS
+from tests.unit.mutation_policies import CHECKS
 
 
 class Api:

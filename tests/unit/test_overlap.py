@@ -10,7 +10,7 @@ from harness.device.targets import TARGETS
 from kernels import (
     _mxfp4_words_kernels,
     _mxfp4_words_launch,
-    _sparse_mla_kernels,
+    _sparse_mla_merge,
     paged_mqa_logits,
     sparse_mla_decode,
 )
@@ -18,14 +18,14 @@ from kernels._overlap import can_overlap, overlap_option
 
 #: Host code, the device code that it launches, and how many kernels of it.
 LAUNCHES = (
-    (sparse_mla_decode, _sparse_mla_kernels, 1),
+    (sparse_mla_decode, _sparse_mla_merge, 1),
     (paged_mqa_logits, paged_mqa_logits, 1),
-    (_mxfp4_words_launch, _mxfp4_words_kernels, 5),
+    (_mxfp4_words_launch, _mxfp4_words_kernels, 7),
 )
 MEMORY = {
     "load", "store", "atomic_add", "_load_entry", "_load_heads", "_load_tokens", "_tile_tokens", "_tile_rows",
-    "prepare_program", "slot_tile", "sorted_tile", "gate_up_tile", "down_tile", "combine_tile",
-    "clear_turns", "take_turns",
+    "sort_slots", "reorder_tile", "slot_gate_up_tile", "sorted_tile", "gate_up_tile", "down_tile", "combine_tile",
+    "token_tile", "clear_turns", "take_turns",
 }  # fmt: skip
 
 

@@ -56,3 +56,10 @@ def test_a_mean_of_the_largest_values_is_finite_where_their_sum_is_not(splits):
     largest = torch.finfo(torch.bfloat16).max
     out, _ = attend((0.0,) * LANES, ((largest, -largest),) * LANES, num_splits=splits)
     assert out.tolist() == [largest, -largest]
+
+
+@pytest.mark.parametrize("splits", [1, 3])
+@pytest.mark.parametrize("values", [(VALUE * 2.0**-40, 1.0), (VALUE * 2.0**-126, 2.0**-100)])
+def test_values_that_are_far_apart_keep_their_bits(splits, values):
+    out, _ = attend((0.0,) * LANES, (values,) * LANES, num_splits=splits)
+    assert out.tolist() == list(values)
