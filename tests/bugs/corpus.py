@@ -18,7 +18,7 @@ from tests.bugs import (
     on_device,
 )
 from tests.bugs.entry import Bug, Policy, Source
-from tests.bugs.running import Changed
+from tests.bugs.running import Changed, Made
 
 #: Letter of a family -> what it is about and its entries.
 FAMILIES: dict[str, tuple[str, tuple[Bug | Policy, ...]]] = {
@@ -45,7 +45,7 @@ ONE_FAULT = (("B001", "B007"), ("B017", "B219"))
 
 def in_source(entry: Bug | Policy) -> bool:
     """Whether the fault is a changed text of a kernel, its wrapper, or what decides about launches and devices."""
-    if isinstance(entry.fault, Source):
+    if isinstance(entry.fault, Source | Made):
         return True
     return isinstance(entry.fault, Changed) and entry.fault.dotted.startswith(
         ("kernels.", "harness.launch.", "harness.device.")

@@ -11,7 +11,7 @@ from harness.launch.sm_budget import workspace_key
 from harness.strategies.layouts import far
 from tests.bugs.cases import logits, merge, mla, part, scatter
 from tests.bugs.entry import Bug, Policy, Source, result
-from tests.bugs.running import Changed
+from tests.bugs.running import Changed, Made
 from tests.unit.budgets import Devices
 
 MLA, LOGITS, MERGE = "sparse_mla_decode", "paged_mqa_logits", "merge_attn_states"
@@ -88,7 +88,8 @@ BUGS = (
         Source(LOGITS_FILE, "(column < num_columns)", "(column >= 0)"), "memory",
         logits(65, missing_columns=1)),
     Bug("B022", "XPU-Forces/mojo_opset#321", "bounds check gone though the block is padded to a power of two", MERGE,
-        "triton", Source("kernels/merge_attn_states.py", " & (dim < head_dim)[None, :]", ""), "memory",
+        "triton", Made("kernels/merge_attn_states.py", "_merge_kernel", "mask",
+                       "in_rows[:, None] & (dim < head_dim)[None, :]", "in_rows[:, None]"), "memory",
         merge((), dim=96)),
     Bug("B023", "vllm-project/vllm#39303", "logits wrong one token past a tile", LOGITS, "triton",
         Source(LOGITS_FILE, "columns = triton.cdiv(max_seq_len, PAGE_SIZE)\n    target",
@@ -97,8 +98,8 @@ BUGS = (
         Source(MLA_ROWS, "PAGE_SIZE * 72 + offset", "offset * 73 + 72",
                (("offset * TOKEN_WORDS", "offset * (TOKEN_WORDS + 2)"),)), "oracle:out", mla()),
     Bug("B026", "sgl-project/sglang#39914", "extra cache keeps its page size, its reader has the main one's", MLA,
-        "triton", Source(MLA_FILE, "EXTRA_PAGE_SIZE=cache.page_size if extra is None else extra.page_size",
-                         "EXTRA_PAGE_SIZE=cache.page_size"), "memory",
+        "triton", Made("kernels/sparse_mla_decode.py", "sparse_mla_decode", "select",
+                       "cache.page_size if extra is None else extra.page_size", "cache.page_size"), "memory",
         mla(extra=part(page_size=16, pages=1, topk=2, planted=((0, 0, 15),)))),
     Bug("B027", "coreweave/ml-containers#228", "pages of 32 are refused", MLA, "triton",
         Source(MLA_ARGUMENTS, "if page_size == 0:", "if page_size not in (64, 256):"), "raises",
@@ -117,7 +118,8 @@ BUGS = (
                  "tl.where(token < num_tokens, tl.maximum(token, 0), -1)"),)), "oracle:out",
         mla(planted=((0, 1, -1),))),
     Bug("B034", "sgl-project/sglang#32902", "numbers of tokens taken for those of pages", MLA, "split",
-        Source(MLA_ROWS, "(place // PAGE_SIZE).to(tl.int64)", "place.to(tl.int64)"), "memory", mla()),
+        Made("kernels/_sparse_mla_rows.py", "load_rows", "division",
+             "place // PAGE_SIZE", "place"), "memory", mla()),
     Bug("B036", "ROCm/aiter#1606", "work list too short for the work", "moe_scatter", "non-persistent",
         Source("kernels/_moe_routing.py", "num_slots // block_t + min(num_experts, num_slots)",
                "num_slots // block_t + 1"), "written", scatter((0, 1), (2, 3))),

@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.bugs.cases import logits, merge, mla
 from tests.bugs.entry import Bug, Source
+from tests.bugs.running import Made
 
 MLA, LOGITS, MERGE = "sparse_mla_decode", "paged_mqa_logits", "merge_attn_states"
 MERGE_FILE, LOGITS_FILE = "kernels/merge_attn_states.py", "kernels/paged_mqa_logits.py"
@@ -22,7 +23,8 @@ def tail_of_page_times_zero(launch: Any, inputs: dict[str, Any]) -> dict[str, An
 
 BUGS = (
     Bug("B038", "flashinfer-ai/flashinfer#4051", "two empty parts merge to NaN", MERGE, "triton",
-        Source(MERGE_FILE, 'top = tl.where(tl.abs(top) == float("inf"), 0.0, top)', "top = top"), "oracle:out",
+        Made("kernels/merge_attn_states.py", "_merge_kernel", "select",
+             'tl.where(tl.abs(top) == float("inf"), 0.0, top)', "top"), "oracle:out",
         merge((0, 1))),
     Bug("B039", "flashinfer-ai/flashinfer#4401", "a finite number for -inf hides what is below it", MERGE, "triton",
         Source(MERGE_FILE, 'float("-inf")', "-5.0e4"), "oracle:lse", merge((), lse_ranges=("low",))),
@@ -31,7 +33,8 @@ BUGS = (
     Bug("B041", "vllm-project/vllm#47079", "decode answers in base 2, its caller takes e", MLA, "triton",
         Source(MLA_KERNELS, "lse * LN_2", "lse"), "oracle:lse", mla()),
     Bug("B043", "flashinfer-ai/flashinfer#4485", "of two kernels behind one call one answers in base 2", MLA, "split",
-        Source(MLA_KERNELS, "tl.store(lse_ptr + row, lse * LN_2)", "tl.store(lse_ptr + row, lse)"), "oracle:lse",
+        Made("kernels/_sparse_mla_merge.py", "combine_splits_kernel", "rescale",
+             "lse * LN_2", "lse"), "oracle:lse",
         mla()),
     Bug("B044", "NVIDIA/Megatron-LM#7103", "offsets in a block compared with the number of all", MERGE, "triton",
         Source(MERGE_FILE, "in_rows = row < num_rows", "in_rows = tl.arange(0, BLOCK_R) < num_rows"), "memory",
@@ -57,7 +60,8 @@ BUGS = (
         "single", Source(MLA_KERNELS, "own_tiles = tl.cdiv(length, BLOCK_T)", "own_tiles = tl.cdiv(topk, BLOCK_T)"),
         "cost", (mla(topk=33, lengths=(3,)), mla(topk=129, lengths=(3,)))),
     Bug("B055", "Dao-AILab/flash-attention#1745", "V of what has no token read and weighted with 0", MERGE, "triton",
-        Source(MERGE_FILE, 'tl.where((part_lse != float("-inf"))[:, None], part_out, 0.0)', "part_out"),
+        Made("kernels/merge_attn_states.py", "_merge_kernel", "select",
+             'tl.where((part_lse != float("-inf"))[:, None], part_out, 0.0)', "part_out"),
         "poison:empty part", merge((0,))),
     Bug("B056", "flashinfer-ai/flashinfer#941", "NaN in unfilled slots of the last page", LOGITS, "triton",
         tail_of_page_times_zero, "poison:unreferenced tokens", logits(13)),

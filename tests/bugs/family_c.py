@@ -11,6 +11,7 @@ from harness.poison import INT32_MAX
 from harness.strategies.layouts import Layout, far
 from tests.bugs.cases import ep, mega, mla, moe, scatter
 from tests.bugs.entry import Bug, Source, given, result
+from tests.bugs.running import Made
 
 MOE, MEGA, SCATTER, EP, MLA = "mxfp4_moe", "mega_moe", "moe_scatter", "ep_dispatch_combine", "sparse_mla_decode"
 MOE_FILE, ARGUMENTS, SUMS = "kernels/mxfp4_moe.py", "kernels/_mxfp4_arguments.py", "kernels/_mxfp4_moe_kernels.py"
@@ -55,7 +56,8 @@ BUGS = (
     Bug("B065", "linkedin/Liger-Kernel#1296", "expert's weight offset in 32 bits", MOE, "slot",
         Source("kernels/*.py", *_TO_INT32), "memory", moe((0, 2), experts=3, weight_layout=far(3))),
     Bug("B066", "deepspeedai/DeepSpeed#8261", "expert's base pointer in 32 bits", SCATTER, "non-persistent",
-        Source("kernels/_moe_scatter_kernels.py", "own = expert.to(tl.int64)", "own = expert"), "memory",
+        Made("kernels/_moe_scatter_kernels.py", "moe_scatter_kernel", "dtype",
+             "expert.to(tl.int64)", "expert"), "memory",
         scatter((0, 2), experts=3, w_layout=FAR_EXPERTS)),
     Bug("B070", "sgl-project/sglang#12701", "invalid ids counted with those of an expert, and not placed", MOE,
         "grouped", Source(TILES, ", EXPERTS, mask=valid)", ", EXPERTS)"), "memory", moe((-1, 1))),
@@ -74,7 +76,8 @@ BUGS = (
                                  "tl.where(exponent == 134, 0x7FC0, exponent << 7)"), "oracle:out",
         scatter((0, 1), weights="e2m1", nan_in="w_scale")),
     Bug("B077", "NVIDIA/TransformerEngine#3262", "scale code 0 decodes to 0", MLA, "triton",
-        Source(MLA_ROWS, "tl.where(code == 0, 0x00400000, code << 23)", "code << 23"), "oracle:out",
+        Made("kernels/_sparse_mla_rows.py", "_e8m0", "select",
+             "tl.where(code == 0, 0x00400000, code << 23)", "code << 23"), "oracle:out",
         mla(topk=1, tokens="lowest_scales", seed=1)),
     Bug("B077", "NVIDIA/TransformerEngine#3262", "scale code 255 decodes to infinity", SCATTER, "non-persistent",
         Source("kernels/_fp4.py", "exponent == 255, 0x7FC0,", "exponent == 255, 0x7F80,"), "oracle:out",
@@ -106,7 +109,7 @@ BUGS = (
         Source(SUMS, "total * scaling", "total * scaling * scaling"), "oracle:out",
         moe((0,), routed_scaling_factor=0.375)),
     Bug("B090", "kvcache-ai/sglang#86", "the fused experts alone scale twice", MEGA, "auto",
-        Source(SLOTS, "total * scaling", "total * scaling * scaling"), "oracle:out",
+        Source(SLOTS, ", 0) * scaling", ", 0) * scaling * scaling"), "oracle:out",
         mega((0,), routed_scaling_factor=2.5)),
     Bug("B091", "sgl-project/sglang#26884", "interleaved rows of gate and up for a plain kernel", MOE, "grouped",
         Source(TILES, "row_block * BLOCK_N + index % BLOCK_N + index // BLOCK_N * INTER",
@@ -117,10 +120,12 @@ BUGS = (
         scatter((0,), hidden=64, weights="e2m1")),
     Bug("B095", "vllm-project/vllm#55251", "padding of weight rows read, and multiplied with 0", SCATTER,
         "non-persistent",
-        Source(SCATTER_FILE, "mask=inside[:, None] & (depth < K)[None, :], other=0)", "mask=inside[:, None], other=0)"),
+        Made("kernels/_moe_scatter_kernels.py", "moe_scatter_kernel", "mask",
+             "inside[:, None] & (depth < K)[None, :]", "inside[:, None]"),
         "memory", scatter((0,), w_layout=Layout(kind="padded_rows", amount=16))),
     Bug("B096", "vllm-project/vllm#17604", "intermediate size no multiple of the block", MOE, "slot",
-        Source(ARGUMENTS, "return min(size & -size, limit)", "return limit"), "memory",
+        Made("kernels/_mxfp4_arguments.py", "_block", "clamp",
+             "min(size & -size, limit)", "limit"), "memory",
         moe((0,), hidden=64, inter=96, dtype=torch.float16)),
     Bug("B097", "sgl-project/sglang#28155", "grouped path counts ids of -1", MOE, "grouped",
         Source(MOE_FILE, '(path == "auto" and tokens > SLOT_MAX_TOKENS)\n',
@@ -130,10 +135,12 @@ BUGS = (
         Source("kernels/ep_dispatch_combine.py", "capacity < world * max_tokens and not _capturing(x.device)", "False"),
         "rejects:one row too many"),
     Bug("B100", "sgl-project/sglang#39804", "count of unpadded rows that is not the sub-batch's own", EP, "triton",
-        Source(EP_FILE, "tl.load(num_tokens_ptr + rank)", "tl.load(num_tokens_ptr)"), "oracle:recv_counts",
+        Made("kernels/_ep_kernels.py", "_sends", "index",
+             "num_tokens_ptr + rank", "num_tokens_ptr"), "oracle:recv_counts",
         ep((0,), live=(2, 1), tokens=2)),
     Bug("B101", "sgl-project/sglang#28378", "padded ids followed, whatever they are", SCATTER, "non-persistent",
-        Source("kernels/_moe_scatter_kernels.py", "(expert >= 0) & (expert < num_experts)", "expert >= 0"), "memory",
+        Made("kernels/_moe_scatter_kernels.py", "slot_tile", "mask",
+             "(expert >= 0) & (expert < num_experts)", "expert >= 0"), "memory",
         scatter((INT32_MAX, 0))),
     Bug("B103", "ROCm/aiter#4636", "negative ids count from the end", SCATTER, "non-persistent",
         Source("kernels/moe_scatter.py", "torch.where((ids >= 0) & (ids < experts), ids, experts)",
@@ -145,7 +152,8 @@ BUGS = (
         Source(SLOTS, "(expert >= 0) & (expert < num_experts)",
                "(expert >= 0) & (expert < tl.minimum(num_experts, 256))"), "oracle:out", moe((256,), experts=257)),
     Bug("B107", "vllm-project/vllm#42608", "places left over name the first one again, not nobody", EP, "triton",
-        Source(EP_FILE, "recv_src_ptr + item, -1, mask=~used", "recv_src_ptr + item, 0, mask=~used"),
+        Made("kernels/_ep_kernels.py", "ep_dispatch_kernel", "sentinel",
+             "-1", "0"),
         "oracle:recv_src", ep((0,), live=(1,), tokens=1, spare=1)),
 )  # fmt: skip
 

@@ -14,8 +14,8 @@ from harness.launch.constraints import Constraints, NoForm, choose_form
 from harness.launch.current import pretending
 from kernels import moe_scatter
 from tests.bugs.cases import scatter
-from tests.bugs.entry import Bug, Policy, Source
-from tests.bugs.running import Changed, replaced
+from tests.bugs.entry import Bug, Policy
+from tests.bugs.running import Changed, Made, replaced
 from tests.unit.compile_checks import compiled
 from tests.unit.scatter_checks import FORMATS, arguments
 
@@ -96,7 +96,8 @@ def _only_packed_weights(target, **options):
 
 BUGS = (
     Bug("B117", "sgl-project/sglang#30272", "blocks of expert -1 are followed", "moe_scatter", "non-persistent",
-        Source("kernels/_moe_scatter_kernels.py", "(expert >= 0) & (expert < num_experts)", "expert < num_experts"),
+        Made("kernels/_moe_scatter_kernels.py", "slot_tile", "mask",
+             "(expert >= 0) & (expert < num_experts)", "expert < num_experts"),
         "memory", scatter((0, 1), (0, 1))),
 )  # fmt: skip
 

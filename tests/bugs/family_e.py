@@ -13,7 +13,7 @@ from harness.launch.physical import Described, physical_from
 from harness.launch.sm_budget import sm_budget, workspace_key
 from tests.bugs.cases import ep, logits, moe
 from tests.bugs.entry import Around, Bug, Inputs, Outputs, Policy, Source, result
-from tests.bugs.running import Changed
+from tests.bugs.running import Changed, Made
 
 CPU = torch.device("cpu")
 BARRIER, BUDGET = "harness.launch.grid_barrier", "harness.launch.sm_budget"
@@ -130,7 +130,9 @@ BUGS = (
     Bug("B130", "triton-lang/triton#10596", "a benchmark runs while a launch is captured", MOE, "slot",
         before(lambda i: torch.cuda.synchronize()), "capturable:waits", moe((0,))),
     Bug("B131", "deepseek-ai/DeepEP#62", "dispatch counts on the host while it is captured", "ep_dispatch_combine",
-        "triton", Source("kernels/ep_dispatch_combine.py", " and not _capturing(x.device)", ""), "capturable:waits",
+        "triton", Made("kernels/ep_dispatch_combine.py", "ep_dispatch", "mask",
+                       "capacity < world * max_tokens and not _capturing(x.device)", "capacity < world * max_tokens"),
+        "capturable:waits",
         ep((0,), (1,), live=(1, 1), tokens=1, spare=0)),
     Bug("B132", "meta-pytorch/tritonparse#197", "tensors printed while a launch is captured", MOE, "grouped",
         before(lambda i: str(i["topk_weights"])), "capturable:waits", moe((0,))),

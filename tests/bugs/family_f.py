@@ -15,7 +15,7 @@ from harness.launch.sm_budget import current_budget, sm_budget, workspace_key
 from kernels import _ep_launch
 from tests.bugs.cases import ep, scatter
 from tests.bugs.entry import Bug, Policy, Source
-from tests.bugs.running import BARRIER, Changed
+from tests.bugs.running import BARRIER, Changed, Made
 from tests.unit.launch_checks import clusters_need_whole_pairs
 
 GRIDS, BUDGET = "harness.launch.grids", "harness.launch.sm_budget"
@@ -90,10 +90,11 @@ BUGS = (
     Bug("B166", "ROCm/mori#597", "more ranks than lanes that look at them", EP, "triton",
         Source("kernels/_ep_arguments.py", "MAX_WORLD = 8", "MAX_WORLD = 64"), "rejects:nine ranks"),
     Bug("B169", "lightseekorg/tokenspeed#351", "arrival without release", EP, "triton",
-        Source(BARRIER, 'tl.atomic_add(words_ptr, 1, sem="release", scope="gpu")',
-               'tl.atomic_add(words_ptr, 1, sem="relaxed", scope="gpu")'), "interleaving", _TWO_RANKS),
+        Made("harness/launch/grid_barrier.py", "grid_barrier", "semantics",
+             '"release"', "'relaxed'"), "interleaving", _TWO_RANKS),
     Bug("B170", "flashinfer-ai/flashinfer#3610", "the count of one launch is used by the next", EP, "triton",
-        Source(BARRIER, "        tl.store(words_ptr, 0)\n", "        pass\n"), "interleaving", _TWO_RANKS),
+        Made("harness/launch/grid_barrier.py", "grid_leave", "one path",
+             "tl.store(words_ptr, 0)", "pass"), "interleaving", _TWO_RANKS),
     Bug("B175", "Dao-AILab/flash-attention#2705", "a tile is taken again and another one not at all", "moe_scatter",
         "persistent-store",
         Source("kernels/_moe_scatter_kernels.py", "range(tl.program_id(0), num_tiles * columns, tl.num_programs(0))",
@@ -110,7 +111,8 @@ BUGS = (
 
 POLICIES = (
     Policy("B154", "sgl-project/sglang#30399", "a grid as wide as the device beside another stream's kernel",
-           Changed(BUDGET, "free = physical - reserve if outer is None", "free = physical if outer is None"),
+           Made("harness/launch/sm_budget.py", "_target", "index",
+                "physical - reserve", "physical"),
            two_sms_are_left_to_other_streams),
     Policy("B156", "deepseek-ai/DeepGEMM#429", "tiles that make no whole cluster",
            Changed(GRIDS, "step = math.lcm(cluster, 2 if even else 1)", "step = 2 if even else 1"),
@@ -125,7 +127,8 @@ POLICIES = (
            Changed(GRIDS, "bound = left * blocks", "bound = left * max(blocks, 2)"),
            a_block_that_fills_a_unit_is_counted_once),
     Policy("B162", "cupy/cupy#3894", "a cooperative grid above the occupancy",
-           Changed(GRIDS, "grid = min(wanted, bound)", "grid = wanted"),
+           Made("harness/launch/grids.py", "barrier_safe_grid", "clamp",
+                "min(wanted, bound)", "wanted"),
            a_grid_is_never_larger_than_what_is_resident),
     Policy("B164", "sgl-project/sglang#37933", "ranks choose by their own number of tokens",
            Changed("kernels._ep_launch", "max_tokens < FEW_TOKENS", "max_tokens < 2 * FEW_TOKENS"),

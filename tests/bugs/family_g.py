@@ -11,27 +11,24 @@ import torch
 import triton
 from triton.runtime.autotuner import Autotuner
 
-from harness import injector, registry
+from harness import injector
 from harness.launch import constraints as constraint_scope
 from harness.launch import current
 from harness.launch.constraints import Constraints, constraints, current_constraints
 from harness.launch.current import current_target, pretending
 from harness.launch.physical import physical_from, physical_sms
 from harness.launch.sm_budget import current_budget, set_num_sms, sm_budget
-from harness.poison import Poison
 from harness.vgpu import VirtualGPU, session
-from harness.vgpu.triton_adapter import adapter
 from kernels import moe_scatter
-from tests.bugs.entry import Policy
-from tests.bugs.running import Changed, load, replaced
+from tests.bugs.cases import scatter
+from tests.bugs.entry import Bug, Policy, Source
+from tests.bugs.running import Changed, Made, replaced
 from tests.teeth import state_checks
 from tests.unit.budgets import Devices
 from tests.unit.scatter_checks import arguments
 
 CONSTRAINTS, BUDGET = "harness.launch.constraints", "harness.launch.sm_budget"
 CPU = torch.device("cpu")
-#: Contracts whose kernels have no grid barrier.
-PLAIN = ("merge_attn_states", "moe_scatter", "mxfp4_moe", "paged_mqa_logits", "sparse_mla_decode")
 _STATE = SimpleNamespace(constraints=constraint_scope, injector=injector)
 
 
@@ -88,34 +85,6 @@ def every_launch_asks_for_its_target() -> None:
     assert forms == ["persistent-scatter", "persistent-store", "non-persistent"]
 
 
-def every_launch_has_its_tensors_device_current() -> None:
-    """Kernels with a grid barrier are left out: ``barrier_launch`` makes their device current."""
-    load()
-    active: list[torch.Tensor] = []
-    launched: set[str] = set()
-
-    @contextlib.contextmanager
-    def device_of(tensor: torch.Tensor) -> Any:
-        active.append(tensor)
-        try:
-            yield
-        finally:
-            active.pop()
-
-    for name in PLAIN:
-        contract = registry.contract(name)
-        for implementation in registry.implementations(name):
-
-            def run(*launch: Any, implementation: Any = implementation) -> None:
-                launched.add(implementation.contract)
-                assert active, f"{implementation} launches on the current device, whatever its tensors are on"
-
-            inputs = contract.inputs(contract.pinned[0], CPU, Poison())
-            with replaced(torch.cuda, device_of=device_of)(), adapter().patched(run, run):
-                implementation.launch(**inputs)
-    assert launched == set(PLAIN)
-
-
 def an_outer_scope_is_back_after_an_inner_one() -> None:
     with constraints(num_stages=2):
         with constraints(block_m=64):
@@ -167,7 +136,12 @@ def a_reserve_is_taken_from_the_whole() -> None:
             assert sms == 100
 
 
-BUGS = ()
+BUGS = (
+    Bug("B191", "linkedin/Liger-Kernel#13", "launched on the current device, not on the tensors'",
+        "moe_scatter", "non-persistent",
+        Source("kernels/moe_scatter.py", "    with torch.cuda.device_of(w):\n", "    if True:\n"),
+        "device", scatter((0, 1))),
+)  # fmt: skip
 
 POLICIES = (
     Policy("B179", "sgl-project/sglang#34440", "a scope that an exception leaves in force",
@@ -175,9 +149,8 @@ POLICIES = (
                    "    except LookupError:\n        raise\n    _current.set(outer)"),
            constraints_end_with_an_exception),
     Policy("B180", "vllm-project/vllm#51064", "set, yield, reset, without a finally",
-           Changed("harness.launch.current",
-                   "    try:\n        yield chosen\n    finally:\n        _pretended.reset(token)",
-                   "    yield chosen\n    _pretended.reset(token)"),
+           Made("harness/launch/current.py", "pretending", "restore",
+                "try: yield chosen finally: _pretended.reset(token)", "yield chosen _pretended.reset(token)"),
            a_pretended_target_ends_with_an_exception),
     Policy("B181", "huggingface/transformers#35845", "an exception between setting and the block that restores",
            Changed(CONSTRAINTS, "    try:\n        _current.set(inner)\n        yield inner",
@@ -192,9 +165,6 @@ POLICIES = (
     Policy("B187", "ROCm/aiter#1221", "the first device's architecture kept for all",
            replaced(moe_scatter, current_target=lambda *args, **kwargs: current.target_of("sm_120")),
            every_launch_asks_for_its_target),
-    Policy("B191", "linkedin/Liger-Kernel#13", "launched on the current device, not on the tensors'",
-           Changed("kernels.moe_scatter", "    with torch.cuda.device_of(w):\n", "    if True:\n"),
-           every_launch_has_its_tensors_device_current),
     Policy("B192", "triton-lang/triton#7807", "scopes that end in the wrong order",
            Changed(CONSTRAINTS, "    finally:\n        _current.set(outer)",
                    "    finally:\n        _current.set(_FREE)"),

@@ -10,7 +10,7 @@ from harness.contracts.sparse_mla_decode import HUGE_SCALE
 from reference import _formats
 from tests.bugs.cases import merge, mla, scatter
 from tests.bugs.entry import Bug, Policy, Source, given, result
-from tests.bugs.running import Changed, replaced
+from tests.bugs.running import Changed, Made, replaced
 
 SCATTER, MERGE, MLA, LOGITS, MOE = (
     "moe_scatter",
@@ -69,14 +69,16 @@ BUGS = (
                "return tl.exp2(scale_bytes.to(tl.float32) - 127.0).to(tl.bfloat16)"), "oracle:out",
         scatter((0,), weights="e2m1-uint8", scale_range="lowest")),
     Bug("B214", "vllm-project/vllm#49077", "an E4M3 decoder without NaN: 480", SCATTER, "persistent-store",
-        Source(SCATTER_FILE, _E4M3_NAN, "value"), "oracle:out", scatter((0,), weights="e4m3", nan_in="w")),
+        Made("kernels/_moe_scatter_kernels.py", "e4m3_to_bfloat16", "select",
+             'tl.where(magnitude == 0x7F, float("nan"), value)', "value"),
+        "oracle:out", scatter((0,), weights="e4m3", nan_in="w")),
     Bug("B216", "pytorch/pytorch#188998", "products summed in bfloat16", SCATTER, "non-persistent",
         Source("kernels/_moe_scatter_kernels.py", "acc = tl.dot(x, w.T, acc)",
                "acc = (acc + tl.dot(x, w.T)).to(tl.bfloat16).to(tl.float32)"), "oracle:out",
         scatter((0, 1), hidden=1024, out=72)),
     Bug("B218", "modular/modular#7165", "partial sums of splits stored in bfloat16", MLA, "split",
-        Source("kernels/sparse_mla_decode.py", "torch.empty(shape, dtype=torch.float32, device=q.device)",
-               "torch.empty(shape, dtype=torch.bfloat16, device=q.device)"), "oracle:lse", mla(topk=33)),
+        Source("kernels/sparse_mla_decode.py", "torch.empty(rows, dtype=torch.float32, device=q.device)",
+               "torch.empty(rows, dtype=torch.bfloat16, device=q.device)"), "oracle:lse", mla(topk=33)),
     Bug("B209", "pytorch/pytorch#122260", "a rounded maximum taken from an unrounded product", MLA, "triton",
         Source(MLA_KERNELS, "    score = tl.where(valid[None, :], score * score_scale,",
                "    raw = score\n    score = tl.where(valid[None, :], score * score_scale,",

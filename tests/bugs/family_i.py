@@ -7,7 +7,7 @@ from typing import Any
 from tests.bugs.cases import ep, mega, merge, mla, moe, part, scatter
 from tests.bugs.entry import Around, Bug, Source
 from tests.bugs.family_a import split_without_reserved_page
-from tests.bugs.running import BARRIER
+from tests.bugs.running import BARRIER, Made
 
 MLA, MERGE = "sparse_mla_decode", "merge_attn_states"
 MOE, MEGA, EP = "mxfp4_moe", "mega_moe", "ep_dispatch_combine"
@@ -49,10 +49,11 @@ BUGS = (
         Source("kernels/_ep_kernels.py", "if grid_barrier(words_ptr, 2, max_polls):", "if max_polls > 0:"),
         "interleaving", _TWO_RANKS),
     Bug("B224", "flashinfer-ai/flashinfer#5251", "one thread's release without a barrier of its block before", EP,
-        "triton", Source(BARRIER, "    tl.debug_barrier()\n", "    pass\n"), "interleaving", _TWO_RANKS),
+        "triton", Made("harness/launch/grid_barrier.py", "_publish", "barrier",
+                       "tl.debug_barrier()", "pass"), "interleaving", _TWO_RANKS),
     Bug("B225", "flashinfer-ai/flashinfer#3624", "lanes of padding keep an id past the last", "moe_scatter",
-        "non-persistent", Source("kernels/_moe_scatter_kernels.py", "mask=live[:, None] & (row < N)[None, :]",
-                                 "mask=(row < N)[None, :]"), "memory", scatter((0, 1))),
+        "non-persistent", Made("kernels/_moe_scatter_kernels.py", "_store_rows", "mask",
+                               "live[:, None] & (row < N)[None, :]", "(row < N)[None, :]"), "memory", scatter((0, 1))),
     Bug("B225", "flashinfer-ai/flashinfer#3624", "storage of counts used without waiting for all of them", EP, "triton",
         Source("kernels/_ep_kernels.py", "if grid_barrier(words_ptr, 1, max_polls):\n        _place",
                "if max_polls > 0:\n        _place", (("grid_barrier(words_ptr, 2,", "grid_barrier(words_ptr, 1,"),)),

@@ -21,6 +21,8 @@ from harness.contract import Contract, Implementation, Interleavings
 from harness.device import target_of
 from harness.graphs.lint import capture_lint
 from harness.lanes import Lane
+from harness.mutation.generate import mutants
+from harness.mutation.source import Module, Mutant, one_line
 from harness.outcome import Violation
 from harness.poison import Poison
 from harness.run import check_case, check_rejections
@@ -54,7 +56,7 @@ def found(bug: Bug, *, faulty: bool, folder: Path | None = None) -> tuple[Violat
     sound = implementation_of(bug)
     if not faulty:
         return _sound(bug.contract, bug.implementation, bug.check, bug.case)
-    if isinstance(bug.fault, Source):
+    if isinstance(bug.fault, Source | Made):
         assert folder is not None, "a fault in source needs a folder to plant it in"
         with planted(bug.fault, bug.contract, bug.implementation, folder) as implementation:
             every = violations(implementation, bug.check, bug.case)
@@ -147,7 +149,7 @@ def wrapped(sound: Implementation, fault: Around) -> Implementation:
     return replace(sound, launch=launch)
 
 
-def _copied(fault: Source, contract: str) -> dict[str, str]:
+def _copied(fault: Source | Made, contract: str) -> dict[str, str]:
     """Return what is planted, texts by path: what ``fault`` changes, all that imports it, and the contract's own.
 
     The grid barrier and who imports it are copied always: a faulty launch leaves words behind.
@@ -156,7 +158,9 @@ def _copied(fault: Source, contract: str) -> dict[str, str]:
     texts["grid_barrier.py"] = (ROOT / BARRIER).read_text()
     wanted = "grid_barrier.py" if fault.file == BARRIER else fault.file
     faulty = {path: texts[path] for path in fnmatch.filter(texts, wanted)}
-    for old, new in fault.pairs:
+    if isinstance(fault, Made):
+        faulty = {wanted: fault.mutant.source}
+    for old, new in () if isinstance(fault, Made) else fault.pairs:
         assert any(old in text for text in faulty.values()), f"{old!r} is not in {fault.file}"
         faulty = {path: text.replace(old, new) for path, text in faulty.items()}
 
@@ -174,7 +178,7 @@ def _copied(fault: Source, contract: str) -> dict[str, str]:
 
 
 @contextmanager
-def planted(fault: Source, contract: str, implementation: str, folder: Path) -> Iterator[Implementation]:
+def planted(fault: Source | Made, contract: str, implementation: str, folder: Path) -> Iterator[Implementation]:
     """Import copies of ``kernels`` and of the grid barrier with ``fault`` in them and yield the implementation."""
     root = folder / COPY
     (root / "kernels").mkdir(parents=True)
@@ -231,3 +235,43 @@ class Changed:
                 yield
         finally:
             registry._implementations = registered
+
+
+@dataclass(frozen=True)
+class Made:
+    """A fault that the mutation engine makes: ``operator`` turns ``before`` into ``after`` in ``function`` of ``file``.
+
+    It is found by these, white space aside, wherever the function stands; there is one such mutant.
+    """
+
+    file: str
+    function: str
+    operator: str
+    before: str
+    after: str
+
+    @property
+    def dotted(self) -> str:
+        """The module by name."""
+        return self.file.removesuffix(".py").replace("/", ".")
+
+    @property
+    def mutant(self) -> Mutant:
+        """The mutant."""
+        made = _made(self.file, self.dotted, self.operator)
+        wanted = (self.function, one_line(self.before), one_line(self.after))
+        alike = [one for one in made if (one.function, one_line(one.before), one_line(one.after)) == wanted]
+        assert len(alike) == 1, f"{self}: {len(alike)} mutants"
+        return alike[0]
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        """Let the module run with the fault."""
+        mutant = self.mutant
+        with Changed(self.dotted, mutant.original, mutant.source)():
+            yield
+
+
+@cache
+def _made(file: str, dotted: str, operator: str) -> list[Mutant]:
+    return mutants([Module(dotted, file, (ROOT / file).read_text())], [operator])
