@@ -7,6 +7,8 @@ SGLANG := sglang==0.5.13.post1
 SGLANG_DIR := .cache/sglang
 # The work is many small tensors: more threads a process only fight over the cores.
 export OMP_NUM_THREADS ?= 1
+# Tests start hundreds of processes: without bytecode each would compile this tree again, a third of their time.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: verify targets targets-quick mutants test lint types pytest verify-sglang test-triton clean
 
@@ -35,7 +37,7 @@ types: $(VENV)/.installed
 	$(BIN)/mypy
 
 pytest: $(VENV)/.installed
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 # Upstream's kernels are read from the unpacked wheel; the package itself is never installed or imported.
 verify-sglang: $(VENV)/.installed $(SGLANG_DIR)/.unpacked

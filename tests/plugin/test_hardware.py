@@ -9,12 +9,16 @@ from harness import plugin
 pytest_plugins = ["pytester"]
 
 TEST = """
-import pytest
-
 @pytest.mark.{marker}
-def test_on_hardware():
+def test_on_hardware_{marker}():
     raise SystemExit("reached the hardware test")
 """
+#: Marker -> what a test that has it needs.
+NEEDS = {
+    "gpu": "a GPU", "cuda": "an NVIDIA GPU", "rocm": "an AMD GPU", "multi_gpu": "2 GPUs", "sm90": "sm_90",
+    "sm100": "sm_100", "sm103": "sm_103", "sm120": "sm_120", "sm121": "sm_121", "gfx942": "gfx942", "gfx950": "gfx950",
+    "gfx1250": "gfx1250",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -30,32 +34,23 @@ def run(pytester, *arguments):
     return pytester.runpytest_subprocess("-p", "harness.plugin", "-p", "no:cacheprovider", "-ra", *arguments)
 
 
-@pytest.mark.parametrize(
-    ("marker", "needs"),
-    [
-        ("gpu", "a GPU"),
-        ("cuda", "an NVIDIA GPU"),
-        ("rocm", "an AMD GPU"),
-        ("multi_gpu", "2 GPUs"),
-        ("sm90", "sm_90"),
-        ("sm100", "sm_100"),
-        ("sm103", "sm_103"),
-        ("sm120", "sm_120"),
-        ("sm121", "sm_121"),
-        ("gfx942", "gfx942"),
-        ("gfx950", "gfx950"),
-        ("gfx1250", "gfx1250"),
-    ],
-)
-def test_a_skip_says_what_was_needed_and_what_was_found(without_gpu, marker, needs):
-    without_gpu.makepyfile(TEST.format(marker=marker))
-    result = run(without_gpu, "--strict-markers")
-    result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines([f"*needs {needs}, found no GPU*"])
+def marked(*markers):
+    return "import pytest\n" + "".join(TEST.format(marker=marker) for marker in markers)
+
+
+def test_a_skip_says_what_was_needed_and_what_was_found(without_gpu, monkeypatch):
+    # a line as long as its reason
+    monkeypatch.setenv("COLUMNS", "200")
+    without_gpu.makepyfile(marked(*NEEDS))
+    result = run(without_gpu, "--strict-markers", "-v")
+    result.assert_outcomes(skipped=len(NEEDS))
+    result.stdout.fnmatch_lines(
+        [f"*::test_on_hardware_{marker} SKIPPED (needs {needs}, found no GPU*" for marker, needs in NEEDS.items()]
+    )
 
 
 def test_require_gpu_turns_the_skip_into_an_error(without_gpu):
-    without_gpu.makepyfile(TEST.format(marker="sm120"))
+    without_gpu.makepyfile(marked("sm120"))
     result = run(without_gpu, "--require-gpu")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*needs sm_120, found no GPU (--require-gpu)*"])

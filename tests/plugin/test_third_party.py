@@ -124,24 +124,36 @@ def test_the_suites_pass_the_right_one_and_fail_the_wrong_one(project):
     assert "python -m harness case merge_attn_states" in result.stdout
 
 
-def test_failures_in_a_known_file_turn_the_run_green(project):
-    folder, _ = project
-    table = '[[known]]\ncontract = "merge_attn_states"\nimplementation = "acme"\nissue = "#7"\ncheck = "{}"\n'
-    (folder / "known.toml").write_text(table.format("*") + table.format("rejects:*"))
-    result = run(project, "harness", "verify", "--impl", "acme", "--examples", "5", "--known", "known.toml")
-    assert result.returncode == 0, result.stdout
-    assert "KNOWN merge_attn_states acme oracle:out: known: #7" in result.stdout
-
-
-def test_new_outside_the_tree_writes_a_kernel_that_passes_and_whose_break_is_found(project):
+@pytest.fixture(scope="module")
+def scaffold(project):
+    """The arguments that verify a new kernel of the foreign project, and its source."""
     folder, _ = project
     assert run(project, "harness", "new", "row_scale").returncode == 0
-    arguments = ("harness", "verify", "row_scale", "--module", "row_scale", "--examples", "5")
-    result = run(project, *arguments)
-    assert result.returncode == 0, result.stdout + result.stderr
-    source = folder / "row_scale.py"
+    return ("harness", "verify", "row_scale", "--module", "row_scale", "--examples", "5"), folder / "row_scale.py"
+
+
+@pytest.fixture(scope="module")
+def broken(project, scaffold):
+    """What verify says of the new kernel as it is, and with a fault in it, which stays."""
+    arguments, source = scaffold
+    right = run(project, *arguments)
     source.write_text(source.read_text().replace("mask = column < num_columns", "mask = column < num_columns + 1"))
-    result = run(project, *arguments)
-    assert result.returncode == 1
-    assert "FAIL row_scale triton memory" in result.stdout
-    assert "row_scale.py" in result.stdout
+    return right, run(project, *arguments)
+
+
+def test_new_outside_the_tree_writes_a_kernel_that_passes_and_whose_break_is_found(broken):
+    right, wrong = broken
+    assert right.returncode == 0, right.stdout + right.stderr
+    assert wrong.returncode == 1
+    assert "FAIL row_scale triton memory" in wrong.stdout
+    assert "row_scale.py" in wrong.stdout
+
+
+@pytest.mark.usefixtures("broken")
+def test_failures_in_a_known_file_turn_the_run_green(project, scaffold):
+    (arguments, _), (folder, _) = scaffold, project
+    known = '[[known]]\ncontract = "row_scale"\nimplementation = "triton"\nissue = "#7"\ncheck = "*"\n'
+    (folder / "known.toml").write_text(known)
+    result = run(project, *arguments, "--known", "known.toml")
+    assert result.returncode == 0, result.stdout
+    assert "KNOWN row_scale triton memory: known: #7" in result.stdout
