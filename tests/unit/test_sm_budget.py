@@ -15,6 +15,7 @@ from harness.launch.sm_budget import (
     sm_budget,
     workspace_key,
 )
+from harness.policies.budgets import TARGETS
 from harness.state import restore, snapshot
 from tests.unit.budget_cases import CASES
 from tests.unit.budgets import Devices, OurBudgets, SeedBudgets
@@ -51,19 +52,7 @@ def test_nested_budgets_do_not_add_up(devices):
         assert (outer, inner) == (146, 146)
 
 
-@pytest.mark.parametrize(
-    ("physical", "reserve", "outer", "target"),
-    [
-        (148, 2, None, 146),
-        (148, 0, None, 148),
-        (148, 2, 131, 130),
-        (148, 40, 131, 108),
-        (148, 2, 200, 146),
-        (78, 3, None, 74),
-        (4, 2, None, 2),
-        (2, 0, None, 2),
-    ],
-)
+@pytest.mark.parametrize(("physical", "reserve", "outer", "target"), TARGETS)
 def test_the_target_is_the_smaller_budget_rounded_down_to_even(physical, reserve, outer, target):
     with physical_from(Devices({0: physical})):
         set_num_sms(outer)
