@@ -5,6 +5,7 @@ from contextvars import copy_context
 import pytest
 
 from harness import policies
+from harness.mutation.install import installed
 from harness.run import check_policies
 from tests.bugs.running import Made
 from tests.teeth.swapping import swapped
@@ -28,6 +29,11 @@ FAULTS = {
         test_policies.test_what_a_policy_sets_is_nobody_elses,
     ),
 }
+_ALLOCATED = (
+    "table[key] = torch.zeros(_WORDS, dtype=torch.int32, device=device) "
+    'if device.type == "cuda": '
+    'table.setdefault(_key(index, "capture"), torch.zeros(_WORDS, dtype=torch.int32, device=device))'
+)
 #: Policy -> a mutant that it kills.
 MADE = {
     "a grid is resident as a whole": Made(
@@ -68,6 +74,67 @@ MADE = {
     "a timeout on a device is silent until it is asked for": Made(
         BARRIER, "check_grid_barriers", "barrier", "torch.cuda.synchronize(index)", "pass"
     ),
+    "nested budgets do not add up": Made(
+        BUDGET, "_target", "clamp",
+        "min(physical - reserve, outer)",
+        "max(physical - reserve, outer)",
+    ),
+    "a host has one set of words": Made(
+        BARRIER, "barrier_launch", "select",
+        '"host" if stream is None else stream.cuda_stream',
+        "stream.cuda_stream",
+    ),
+    "words can be cleared wherever they were made": Made(
+        BARRIER, "_words", "restore", f"with torch.inference_mode(False): {_ALLOCATED}", _ALLOCATED.replace('"', "'"),
+    ),
+    "a launch that was stopped leaves nothing": Made(
+        BARRIER, "barrier_launch", "comparison",
+        'device.type == "cuda"',
+        "device.type != 'cuda'",
+    ),
+    "an exception at any step leaves the budget as it was": Made(
+        BUDGET, "_take_back", "guard",
+        "if budgets.get(key) is not ours: return",
+        "pass",
+    ),
+    "what was interrupted is forgotten": Made(BARRIER, "barrier_launch", "select", "index if on_gpu else -1", "(-1)"),
+    "a timeout is raised once": Made(BARRIER, "barrier_launch", "comparison", "stream is not None", "stream is None"),
+    "a launch keeps to its budget and holds the lease": Made(
+        BARRIER, "barrier_launch", "comparison",
+        'device.type == "cuda"',
+        "device.type != 'cuda'",
+    ),
+    "blocks pass exactly when all are resident": Made(
+        BARRIER, "grid_barrier", "comparison",
+        "seen < needed",
+        "(seen <= needed)",
+    ),
+    "phases may come to nearly 2 to the 30": Made(
+        BARRIER, "grid_barrier", "atomic",
+        'tl.atomic_add(words_ptr, 1, sem="release", scope="gpu")',
+        "tl.atomic_xchg(words_ptr, 1, sem='release', scope='gpu')",
+    ),
+    "the report names block phase and counts": Made(BARRIER, "grid_barrier", "constant", "3", "4"),
+    "every wave ends its stores where a barrier does not": Made(
+        BARRIER, "_ends_own_stores", "comparison",
+        'options.backend_name == "hip"',
+        "(options.backend_name != 'hip')",
+    ),
+    "whoever passes has seen what all stored": Made(
+        BARRIER, "grid_barrier", "comparison",
+        "seen < needed",
+        "(seen <= needed)",
+    ),
+    "where one gives up all do": Made(
+        BARRIER, "grid_barrier", "atomic",
+        'tl.atomic_add(words_ptr, 1, sem="release", scope="gpu")',
+        "tl.atomic_xchg(words_ptr, 1, sem='release', scope='gpu')",
+    ),
+    "a block looks as often as it may": Made(
+        BARRIER, "grid_barrier", "bound",
+        "polls < max_polls",
+        "(polls < max_polls - 1)",
+    ),
 }  # fmt: skip
 
 
@@ -78,9 +145,15 @@ def test_the_named_test_kills_the_fault(name):
         copy_context().run(killer)
 
 
+def test_every_policy_kills_one():
+    assert sorted(MADE) == sorted(policy.name for policy in policies.BARRIERS)
+
+
 @pytest.mark.parametrize("name", MADE)
 def test_the_policy_kills_the_mutant(name):
     (policy,) = (one for one in policies.BARRIERS if one.name == name)
-    with MADE[name]():
+    made = MADE[name]
+    # in the place of the module, where kernels look it up too
+    with installed(made.dotted, made.mutant.source, ()):
         assert check_policies([policy]).violations
     assert not check_policies([policy]).violations
