@@ -22,6 +22,7 @@ echo "$*" >> "$CALLS"
 case "$*" in
     -) [[ $DETECTED == none ]] && exit 1; printf '%s' "$DETECTED" ;;
     "-m pytest"*) exit "$TESTED" ;;
+    "-m harness receipt"*"--allow-partial") exit "${PART:-$CHECKED}" ;;
     "-m harness receipt"*) echo "verdict: $CHECKED"; exit "$CHECKED" ;;
 esac
 """
@@ -115,6 +116,14 @@ def test_the_workstation_tests_the_gpu_that_is_there(workstation, tmp_path):
     assert "receipt check out/workstation/receipt.json --target sm90 --profile ci\n" in calls
     assert "verdict: 0" in output
     assert (tmp_path / "out/workstation/verdict.txt").read_text() == "verdict: 0\n"
+
+
+@pytest.mark.parametrize(
+    ("tested", "checked", "part", "expected"),
+    [(0, 0, 0, 0), (0, 1, 0, 2), (0, 1, 1, 1), (1, 1, 0, 1), (1, 0, 0, 1), (5, 1, 0, 2)],
+)
+def test_what_passes_and_is_a_part_is_neither_verified_nor_a_fault(workstation, tested, checked, part, expected):
+    assert workstation(tested=tested, checked=checked, PART=str(part))[0] == expected
 
 
 def test_the_workstation_runs_and_wants_the_profile_that_is_named(workstation):

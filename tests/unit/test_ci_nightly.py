@@ -16,7 +16,7 @@ if [[ -n $FAILS && $* == "$FAILS"* ]]; then exit "$STATUS"; fi
 """
 
 WORKSTATION = """#!/usr/bin/env bash
-echo "workstation with $PYTHON in profile $PROFILE" >> "$CALLS"
+echo "workstation with $PYTHON in profile $PROFILE${*:+ of $*}" >> "$CALLS"
 mkdir -p out/workstation
 echo "{}" > out/workstation/receipt.json
 exit "$WORKSTATION"
@@ -36,7 +36,7 @@ def nightly(tmp_path):
         path.write_text(text)
         path.chmod(0o755)
 
-    def run(workstation=0, fails="", status=1):
+    def run(workstation=0, fails="", status=1, **variables):
         calls = tmp_path / "calls"
         calls.unlink(missing_ok=True)
         done = subprocess.run(
@@ -44,7 +44,7 @@ def nightly(tmp_path):
             env={
                 **os.environ, "PYTHON": str(interpreter), "CALLS": str(calls), "WORKSTATION": str(workstation),
                 "FAILS": fails, "STATUS": str(status), "NIGHTLY_HISTORY": str(tmp_path / "history"),
-                "GITHUB_STEP_SUMMARY": "", "NIGHTLY_BASE": "",
+                "GITHUB_STEP_SUMMARY": "", "NIGHTLY_BASE": "", **variables,
             },
             capture_output=True, text=True,
         )  # fmt: skip
@@ -61,6 +61,16 @@ def test_a_night_begins_as_the_workstation_does(nightly, tmp_path):
         "-m harness verify --lane", "-m harness bench run", "-m harness bench diff", "-m harness bench page",
     ]  # fmt: skip
     assert (tmp_path / "out/nightly/workstation/receipt.json").is_file()
+
+
+def test_a_short_night_asks_every_step_for_the_same_part(nightly):
+    _, calls = nightly(NIGHTLY_PROFILE="quick", NIGHTLY_ONLY="one two")
+    assert calls[0].endswith("in profile quick of harness/suites --contract one --contract two")
+    assert calls[1].startswith("-m harness verify one two --lane device")
+    assert all("--contract one --contract two" in call for call in calls[2:4])
+    # the accepted baseline's turns, and those with a base
+    _, calls = nightly(NIGHTLY_BASE=".", NIGHTLY_ONLY="one")
+    assert calls[3].startswith("-m harness bench diff . . --lane cuda --contract one")
 
 
 @pytest.mark.parametrize(
