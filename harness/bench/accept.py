@@ -30,8 +30,8 @@ def accept(
 
     Raises SetupError for a run of uncommitted sources, one without a commit, one that was told its commit and has other
     sources than that has in ``repository``, one that left workloads out, and one that lacks benchmarks of the baseline
-    before it, as a run of one contract does, unless ``allow_missing``, and one of a single process, which nothing shows
-    to be near what others would find, unless ``allow_lone``.
+    before it, as a run of one contract does, unless ``allow_missing``, one of a few processes, which `bench diff` would
+    refuse, and one of a single process, which nothing shows to be near what others would find, unless ``allow_lone``.
     """
     run = store.compared(store.read(path), repository, commit)
     name = run.device.get("name")
@@ -45,6 +45,8 @@ def accept(
         raise SetupError(f"{path} left out {refused[0]['name']}: {refused[0]['reason']}")
     if not allow_lone and any(entry.alone for entry in run.entries.values()):
         raise SetupError(f"{path} is of one process: take --blocks 10, or see --allow-lone")
+    if few := refusals.too_few(run, [key for key, entry in run.entries.items() if not entry.alone]):
+        raise SetupError(f"{few[0]}: nothing could be compared with it, take --blocks 10")
     target = path_in(folder, str(name))
     old = store.read(target) if target.is_file() else None
     gone = [] if old is None or allow_missing else refusals.missing(old, run)

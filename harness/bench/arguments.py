@@ -22,6 +22,12 @@ def declare(parser: argparse.ArgumentParser, registering: argparse.ArgumentParse
         "--blocks", type=_positive, default=1, help="processes that time everything (default: %(default)s)"
     )
     run.add_argument(
+        "--within",
+        type=_amount,
+        metavar="S",
+        help="at most so long for all of them: those that do not end in time are left out (default: no limit)",
+    )
+    run.add_argument(
         "--jobs",
         type=_positive,
         default=1,

@@ -96,6 +96,48 @@ def _linked(folder: Path) -> Path:
     return links
 
 
+def repeated(
+    build: Build,
+    options: Sequence[str],
+    *,
+    count: int,
+    jobs: int,
+    deadline: float,
+    within: float = math.inf,
+    say: Callable[[str], None] = lambda text: None,
+    clock: Callable[[], float] = time.monotonic,
+) -> tuple[list[store.Document], list[dict[str, str]]]:
+    """Return the documents of up to ``count`` blocks of one build, and what failed as rows of ``refused``.
+
+    Results are checked in the first, by ``jobs`` processes; what is refused there is left out later.  After ``within``
+    seconds there are no more: a block that would not end in time is not begun, one that does not is dropped.  One that
+    fails is the last; raises SetupError where that is the first.
+    """
+    made: list[store.Document] = []
+    until, took = clock() + within, 0.0
+    for number in range(count):
+        began = clock()
+        left = until - began
+        # the first one, which also checked, does not say how long others take
+        if number and left <= took:
+            break
+        name = f"block {number + 1} of {count}"
+        say(name)
+        more = later(made[0]) if made else ["--jobs", str(jobs)]
+        try:
+            made.append(one_block(build, [*options, *more], deadline=_given(deadline, left)))
+        except BlockFailed as error:
+            if not made:
+                raise SetupError(str(error)) from error
+            if isinstance(error, BlockLate) and left < deadline:
+                break
+            return made, [{"name": name, "reason": str(error)}]
+        took = clock() - began if number else 0.0
+    if len(made) < count:
+        say(f"{len(made)} of {count} blocks ended within {within:g} s")
+    return made, []
+
+
 def interleaved(
     base: Build,
     head: Build,
@@ -127,7 +169,7 @@ def interleaved(
         earlier = next((document for build_before, document in found if build_before == which), None)
         more = [] if earlier is None else later(earlier)
         try:
-            found.append((which, one_block(build, [*options, *more], deadline=max(0.0, min(deadline, left)))))
+            found.append((which, one_block(build, [*options, *more], deadline=_given(deadline, left))))
         except BlockLate:
             if deadline <= left:
                 raise
@@ -137,6 +179,11 @@ def interleaved(
     if not whole:
         raise BlockFailed(f"no quad of blocks ended within {within:g} s")
     return whole
+
+
+def _given(deadline: float, left: float) -> float:
+    """Return the seconds of a block that may take ``deadline``, where ``left`` are left of the time of all."""
+    return max(0.0, min(deadline, left))
 
 
 def later(first: store.Document) -> list[str]:

@@ -33,6 +33,8 @@ def main(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> i
 def _run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> int:
     if options.deadline is not None and options.blocks == options.jobs == 1:
         raise SetupError("--deadline: wanted --blocks or --jobs of 2 or more with it, which are processes it can end")
+    if options.within is not None and options.blocks == 1:
+        raise SetupError("--within: wanted --blocks of 2 or more with it, which it leaves out")
     load(modules, folder=folder)
     if options.share is not None:
         return _check(options)
@@ -69,24 +71,24 @@ def _deadline(options: argparse.Namespace) -> float:
 
 
 def _blocks(options: argparse.Namespace, folder: Path) -> store.Document:
-    """Return the run of ``--blocks`` processes; one that fails ends it, and is among what was refused."""
-    build = blocks.Build(name=str(folder), tree=folder)
-    made: list[store.Document] = []
-    failed: list[dict[str, str]] = []
-    for number in range(options.blocks):
-        name = f"block {number + 1} of {options.blocks}"
-        _say(name)
-        more = blocks.later(made[0]) if made else ["--jobs", str(options.jobs)]
-        try:
-            made.append(blocks.one_block(build, [*passed_on(options), *more], deadline=_deadline(options)))
-        except blocks.BlockFailed as error:
-            if not made:
-                raise SetupError(str(error)) from error
-            failed.append({"name": name, "reason": str(error)})
-            break
+    """Return the run of ``--blocks`` processes, or as many as end in time; one that fails is among what was refused."""
+    made, failed = blocks.repeated(
+        blocks.Build(name=str(folder), tree=folder),
+        passed_on(options),
+        count=options.blocks,
+        jobs=options.jobs,
+        deadline=_deadline(options),
+        within=_within(options),
+        say=_say,
+    )
     document = store.merged(made, data=options.save_data)
     document["harness"]["refused"] += failed
     return document
+
+
+def _within(options: argparse.Namespace) -> float:
+    """Return the seconds that all blocks may take."""
+    return math.inf if options.within is None else float(options.within)
 
 
 def wanted_of(options: argparse.Namespace) -> Wanted:
@@ -206,7 +208,7 @@ def _by_turns(options: argparse.Namespace, folder: Path, rules: Rules) -> compar
         device = machine.device_info("cuda" if on_device(options.lane) else "vgpu")["name"]
         names = str(_accepted(device, "FILE").commit["id"]), options.head
     quads = options.quads or QUADS
-    within = math.inf if options.within is None else options.within
+    within = _within(options)
     with blocks.checked_out(names[0], folder) as base, blocks.checked_out(names[1], folder) as head:
         try:
             taken = blocks.interleaved(

@@ -1,20 +1,10 @@
 """Faults planted in benchmarks and comparisons: one change of source each."""
 
-from dataclasses import dataclass
+from tests.teeth.planted import Planted
 
 
-@dataclass(frozen=True)
-class BenchFault:
-    """In ``harness/bench/MODULE.py``, ``old``, which stands there once, becomes ``new``; ``check`` must fail."""
-
-    name: str
-    module: str
-    old: str
-    new: str
-    check: str
-
-    def __str__(self) -> str:
-        return self.name.replace(" ", "_")
+class BenchFault(Planted):
+    """In ``harness/bench/FILE.py``, ``old``, which stands there once, becomes ``new``; ``check`` must fail."""
 
 
 RULES = (

@@ -88,6 +88,13 @@ ODD = (
         "a_run_of_one_process_is_not_accepted",
     ),
     BenchFault(
+        "a run of a few processes is accepted",
+        "accept",
+        "if few := refusals.too_few(run, [",
+        "if few := refusals.too_few(run, [][:0] and [",
+        "a_run_of_too_few_processes_to_be_compared_with_is_not_accepted",
+    ),
+    BenchFault(
         "no run is of one process",
         "store",
         'alone=extra.get("blocks_are") == SEGMENTS',

@@ -33,11 +33,11 @@ def test_the_named_check_kills(fault, tmp_path):
     arguments = [tmp_path] * len(inspect.signature(check).parameters)
     package = next((package for faults, package in ELSEWHERE.items() if fault in faults), "harness.bench")
     with (
-        swapped(f"{package}.{fault.module}", fault.old, fault.new),
+        swapped(f"{package}.{fault.file}", fault.old, fault.new),
         pytest.raises((AssertionError, pytest.fail.Exception)),
     ):
         check(*arguments)
 
 
 def test_no_two_planted_faults_are_the_same():
-    assert len({(fault.module, fault.old, fault.new) for fault in FAULTS}) == len(FAULTS)
+    assert len({(fault.file, fault.old, fault.new) for fault in FAULTS}) == len(FAULTS)

@@ -112,6 +112,41 @@ def _turns(times, *, within, deadline=100):
 
 
 @check
+def a_run_of_blocks_ends_in_the_time_that_it_has(folder):
+    assert _run_of([9, 2, 2, 2], within=100) == ([30] * 4, 4, 15, "")
+    # the first, which checks results too, says nothing of the others; those do
+    assert _run_of([9, 2, 2, 2], within=12) == ([12, 3], 2, 11, "2 of 4 blocks ended within 12 s")
+    assert _run_of([9, 2, 2, 2], within=13.5) == ([13.5, 4.5, 2.5], 3, 13, "3 of 4 blocks ended within 13.5 s")
+    # one that is late all the same is dropped, and is no failure
+    assert _run_of([9, 2, 5, 2], within=14) == ([14, 5, 3], 2, 14, "2 of 4 blocks ended within 14 s")
+    assert _run_of([9, 31, 2, 2], within=1000) == ([30, 30], 1, 39, "block 2 of 4: late")
+    with pytest.raises(SetupError, match="late"):
+        _run_of([9], within=8)
+
+
+def _run_of(times, *, within):
+    """Return the seconds that each block was given, how many count, how long it took, and what is said of it last."""
+    now, given, said = [0.0], [], []
+
+    def one_block(build, options, *, deadline):
+        assert ("--unchecked" in options) == bool(given)
+        seconds = times[len(given)]
+        given.append(deadline)
+        now[0] += min(seconds, deadline)
+        if seconds > deadline:
+            raise blocks.BlockLate("late")
+        return {}
+
+    build, clock = blocks.Build(name="x", tree=Path()), lambda: now[0]
+    with mock.patch.object(blocks, "one_block", one_block):
+        made, failed = blocks.repeated(
+            build, [], count=4, jobs=8, deadline=30, within=within, say=said.append, clock=clock
+        )
+    ends = [f"{one['name']}: {one['reason']}" for one in failed] + said[-1:]
+    return given, len(made), now[0], ends[0] if failed or len(made) < 4 else ""
+
+
+@check
 def a_comparison_says_how_many_quads_there_was_no_time_for(folder):
     rows = [row(work) for work in WORKLOADS[:2]]
     for one in rows:

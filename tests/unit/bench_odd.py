@@ -1,5 +1,6 @@
 """What must hold of odd series: two speeds, lone outliers, nights that creep, one process, no time at all."""
 
+import contextlib
 import json
 import math
 from dataclasses import replace
@@ -200,6 +201,16 @@ def a_run_of_one_process_is_not_accepted(folder):
         accept.accept(folder / "lone.json", folder / "baselines")
     target, _ = accept.accept(folder / "lone.json", folder / "baselines", allow_lone=True)
     assert target.is_file()
+
+
+@check
+def a_run_of_too_few_processes_to_be_compared_with_is_not_accepted(folder):
+    for blocks in (series.LEAST_BLOCKS - 1, series.LEAST_BLOCKS):
+        store.write(folder / "few.json", document(rows=[row(work, times=[work[3]] * blocks) for work in WORKLOADS]))
+        few = pytest.raises(SetupError, match=r"fewer than 6 blocks in .*take --blocks 10")
+        with few if blocks < series.LEAST_BLOCKS else contextlib.nullcontext():
+            accept.accept(folder / "few.json", folder / "baselines", allow_lone=True)
+    assert (folder / "baselines").is_dir()
 
 
 @check

@@ -168,3 +168,8 @@ def test_samples_of_blocks_are_kept_where_they_are_asked_for(trees, children):
 def test_a_deadline_without_blocks_is_refused(trees, capsys):
     assert cli.main(["bench", "run", "--deadline", "7"]) == cli.UNUSABLE
     assert "--deadline: wanted --blocks or --jobs of 2 or more" in capsys.readouterr().err
+
+
+def test_a_time_for_all_blocks_without_blocks_is_refused(trees, capsys):
+    assert cli.main(["bench", "run", "--within", "7"]) == cli.UNUSABLE
+    assert "--within: wanted --blocks of 2 or more" in capsys.readouterr().err
