@@ -30,7 +30,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder of baselines, a file for each Triton version (default: %(default)s)",
     )
-    parser.add_argument("--update-baseline", action="store_true", help="make what was found the baseline")
+    parser.add_argument(
+        "--update-baseline", action="store_true", help="make what was found the baseline; what is worse is listed"
+    )
     parser.add_argument("--cache", type=Path, metavar="DIR", help="where results are kept (default: the user's cache)")
     parser.add_argument(
         "--no-sharing", action="store_true", help="lower for every target, also where another's PTX is the same"

@@ -118,8 +118,26 @@ def excused(judged: Iterable[Judged], before: Table) -> list[Judged]:
 def _fails(one: Judged, before: Table) -> bool:
     if one.judgement.verdict != "SPILLS" or one.result.figures is None:
         return one.judgement.failing
-    row = before.get(one.use.kernel, {}).get(one.use.config, {}).get(one.use.target.arch, (0, 0, 0))
-    return one.judgement.failing and one.result.figures.spilled > row[2]
+    return one.judgement.failing and one.result.figures.spilled > _row(one, before)[2]
+
+
+def _row(one: Judged, table: Table) -> Row:
+    """Return what ``table`` says of a compilation, zeros where it says nothing."""
+    return table.get(one.use.kernel, {}).get(one.use.config, {}).get(one.use.target.arch, (0, 0, 0))
+
+
+def newly_excused(judged: Iterable[Judged], before: Table, after: Table) -> list[Change]:
+    """Return the spills that table ``after`` excuses and ``before`` does not, as changes of what is spilled."""
+    found = []
+    for one in judged:
+        if _fails(one, before) and not _fails(one, after) and one.result.figures is not None:
+            kernel, config, target = one.use.kernel, one.use.config, one.use.target.arch
+            was, now = _row(one, before)[2], one.result.figures.spilled
+            change = Change(
+                kernel=kernel, config=config, target=target, figure="spilled", before=was, now=now, failing=True
+            )
+            found.append(change)
+    return list(dict.fromkeys(found))
 
 
 def compare(before: Table, now: Table) -> list[Change]:

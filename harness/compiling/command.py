@@ -24,6 +24,8 @@ from harness.discover import SetupError, load
 def run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> bool:
     """Compile what ``options`` choose, print the matrix and what failed; returns whether nothing did.
 
+    An update of the baseline names every figure that is worse and accepted by it, every spill first of all.
+
     Raises SetupError before anything is compiled for an unknown name, a module that does not load, a baseline that
     is none, and where nothing would be compiled.
     """
@@ -64,9 +66,13 @@ def run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> bo
         *baseline.unlisted(before, judged, whole=whole),
         *grids.compare(grids_before, made.grids),
     ]
+    accepted: list[matrix.Shown] = []
     if options.update_baseline:
         compiled = {one.use.kernel for one in judged}
-        before = baseline.updated(before, now, compiled, {target.arch for target in chosen})
+        after = baseline.updated(before, now, compiled, {target.arch for target in chosen})
+        worse = [change for change in changes if change.failing]
+        accepted = list(dict.fromkeys([*worse, *baseline.newly_excused(judged, before, after)]))
+        before = after
         baseline.write(file, before)
         grids.write(grids_file, grids.updated(grids_before, made.grids, {target.arch for target in chosen}))
         changes = []
@@ -74,7 +80,7 @@ def run(options: argparse.Namespace, modules: Sequence[str], folder: Path) -> bo
     if options.json is not None:
         options.json.write_text(json.dumps(_document(judged, changes), indent=1, default=repr) + "\n")
     summary = _summary(judged, len(made.specialisations), changes, time.monotonic() - began)
-    sys.stdout.write(matrix.render(judged, chosen, changes, summary))
+    sys.stdout.write(matrix.render(judged, chosen, changes, summary, accepted))
     return not any(one.judgement.failing for one in judged) and not any(change.failing for change in changes)
 
 

@@ -19,8 +19,14 @@ _LEGEND = (
 )
 
 
-def render(judged: Sequence[Judged], targets: Sequence[Target], changes: Sequence[Shown], summary: str) -> str:
-    """Return the whole report, one line at a time, ending with ``summary``."""
+def render(
+    judged: Sequence[Judged],
+    targets: Sequence[Target],
+    changes: Sequence[Shown],
+    summary: str,
+    accepted: Sequence[Shown] = (),
+) -> str:
+    """Return the whole report, one line at a time, ending with ``summary``; ``accepted`` by an update of baselines."""
     failures = [one for one in judged if one.judgement.failing]
     return "".join(
         [
@@ -28,6 +34,7 @@ def render(judged: Sequence[Judged], targets: Sequence[Target], changes: Sequenc
             _LEGEND,
             *(f"\n{line}" for line in _failures(failures)),
             *_changes(changes),
+            *_accepted(accepted),
             f"\n{summary}\n",
         ]
     )
@@ -93,6 +100,16 @@ def _changes(changes: Sequence[Shown]) -> Iterable[str]:
         yield "\n"
     if better:
         yield f"\n{len(better)} figures are better than the baseline's, such as {better[0]}\n"
+
+
+def _accepted(accepted: Sequence[Shown]) -> Iterable[str]:
+    """A line for each figure that is worse, spills first, and one for all that is only new, gone or of another grid."""
+    worse = [change for change in accepted if isinstance(change, Change)]
+    yield from (f"\nACCEPTED {change}" for change in sorted(worse, key=lambda one: (one.figure != "spilled", str(one))))
+    if worse:
+        yield "\n"
+    if others := len(accepted) - len(worse):
+        yield f"\n{others} configurations and grids are accepted that are new or gone\n"
 
 
 def _cut(case: str, width: int = 200) -> str:

@@ -1,23 +1,13 @@
 """Faults planted in the compile lane: what such tools get wrong, one change of source each."""
 
-from dataclasses import dataclass
+from tests.teeth.planted import Planted
 
 
-@dataclass(frozen=True)
-class CompileFault:
+class CompileFault(Planted):
     """In ``harness/compiling/FILE.py``, ``old``, which stands there once, becomes ``new``; ``check`` must fail.
 
     ``check`` names one of ``tests.unit.compile_checks``.
     """
-
-    name: str
-    file: str
-    old: str
-    new: str
-    check: str
-
-    def __str__(self) -> str:
-        return self.name.replace(" ", "_")
 
 
 FAULTS = (
@@ -297,8 +287,8 @@ FAULTS = (
     CompileFault(
         "any known spill excuses any spill",
         "baseline",
-        "one.result.figures.spilled > row[2]",
-        "not row[2]",
+        "one.result.figures.spilled > _row(one, before)[2]",
+        "not _row(one, before)[2]",
         "a_spill_is_excused_by_the_baseline_alone",
     ),
     CompileFault(
@@ -306,6 +296,20 @@ FAULTS = (
         "baseline",
         """if one.judgement.verdict != "SPILLS" or one.result.figures is None:""",
         """if one.result.figures is None:""",
+        "a_spill_is_excused_by_the_baseline_alone",
+    ),
+    CompileFault(
+        "an update accepts spills without a word",
+        "baseline",
+        "if _fails(one, before) and not _fails(one, after)",
+        "if _fails(one, after)",
+        "a_spill_is_excused_by_the_baseline_alone",
+    ),
+    CompileFault(
+        "an update names spills that were known",
+        "baseline",
+        "if _fails(one, before) and not _fails(one, after)",
+        "if one.judgement.failing and not _fails(one, after)",
         "a_spill_is_excused_by_the_baseline_alone",
     ),
     CompileFault(

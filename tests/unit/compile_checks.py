@@ -306,10 +306,19 @@ def a_spill_is_excused_by_the_baseline_alone(api):
     for known, failing in ((same, False), (smaller, True), (elsewhere, True), ({}, True)):
         (found,) = api.baseline.excused([one], {"kernel": {"config": known}})
         assert (found.judgement.verdict, found.judgement.failing) == ("SPILLS", failing)
+        # an update says so of what it excuses, once
+        (now,) = api.baseline.newly_excused(
+            [one, one], {"kernel": {"config": known}}, {"kernel": {"config": same}}
+        ) or (None,)
+        assert (now is not None) == failing
+        if now is not None:
+            was = known.get("sm_100", (0, 0, 0))[2]
+            assert str(now) == f"kernel [config] on sm_100: spilled {was} -> 8"
     result = compiled(api, shared=240_000)
     over = replace(one, result=result, judgement=api.verdicts.judge(result, use.target))
     (found,) = api.baseline.excused([over], {"kernel": {"config": {"sm_100": (64, 240_000, 0)}}})
     assert (found.judgement.verdict, found.judgement.failing) == ("EXCEEDS", True)
+    assert api.baseline.newly_excused([over], {}, {"kernel": {"config": {"sm_100": (64, 240_000, 0)}}}) == []
 
 
 def _abort():

@@ -80,6 +80,11 @@ def test_more_than_the_baseline_is_a_failing_diff_with_both_figures(run, tmp_pat
     wanted = f"registers {registers // 2} -> {registers}, allowed {registers // 2 * 1.1:.0f}"
     assert f"REGRESSION tests.unit.compile_kernels.copy_kernel [{config}] on sm_90: {wanted}" in out
 
+    status, out, _ = run("--update-baseline")
+    assert status == 0
+    assert f"ACCEPTED tests.unit.compile_kernels.copy_kernel [{config}] on sm_90: {wanted}" in out
+    assert "ACCEPTED" not in run("--update-baseline")[1]
+
     file.write_text(lower.replace(f"[{registers // 2}, ", f"[{registers + 1}, "))
     status, out, _ = run()
     assert status == 0
@@ -156,3 +161,4 @@ def test_a_configuration_that_nobody_accepted_is_a_failing_diff(run, tmp_path):
     assert "is not in the baseline; --update-baseline accepts it" in out
     assert "is in the baseline and launched no more" in out
     assert run("copy")[1].count("launched no more") == 0
+    assert "2 configurations and grids are accepted that are new or gone" in run("--update-baseline")[1]
