@@ -24,6 +24,8 @@ TAIL_BYTES = 2**16
 TAIL_LINES = 12
 #: Seconds a child has to write where it was before it is killed.
 GRACE_SECONDS = 3.0
+#: Seconds that a child may take at least to import what it needs, during which it says nothing.
+LOAD_SECONDS = 120.0
 #: The check id of records about the child process itself.
 PROCESS = "process"
 #: The check id of records about a contract that is wrong.
@@ -75,9 +77,10 @@ def run(
     """Run every job, ``children`` at once (default: one a CPU), and return all records in the order of ``jobs``.
 
     A child that runs for more than ``deadline`` seconds, or says nothing for ``silence`` seconds, is killed: its last
-    announced case is a TIMEOUT.  One that ends without records is a CRASH on that case, or OOM or STICKY_ERROR where it
-    could say so, or CONTRACT where the contract is wrong and nothing is known about the implementation.  Callbacks run
-    in the calling process, ``on_done`` as soon as a job has ended.  No child outlives the call, whatever ends it.
+    announced case is a TIMEOUT.  While it imports it has ``LOAD_SECONDS`` at least.  One that ends without records is a
+    CRASH on that case, or OOM or STICKY_ERROR where it could say so, or CONTRACT where the contract is wrong and
+    nothing is known about the implementation.  Callbacks run in the calling process, ``on_done`` once a job has ended.
+    No child outlives the call, whatever ends it.
     """
     waiting = list(enumerate(jobs))[::-1]
     limit = children or os.cpu_count() or 1
@@ -165,7 +168,12 @@ class _Child:
 
     def due(self) -> float:
         """When, on the monotonic clock, this child has been given too much time."""
-        return min(self.started + self.deadline, self.heard + self.silence)
+        return min(self.started + self.deadline, self.heard + self._patience)
+
+    @property
+    def _patience(self) -> float:
+        """Seconds that it may say nothing for now."""
+        return max(self.silence, LOAD_SECONDS) if self.last.phase == "load" else self.silence
 
     def is_over(self) -> bool:
         return self.closed or time.monotonic() >= self.due()
@@ -206,7 +214,7 @@ class _Child:
         if self.closed:
             return self._ended_early(self.fate, f"{self.failure or exit_text(status)}", now, last)
         late = now >= self.started + self.deadline
-        reason = f"not done after {self.deadline:.0f} s" if late else f"no progress for {self.silence:.0f} s"
+        reason = f"not done after {self.deadline:.0f} s" if late else f"no progress for {self._patience:.0f} s"
         return self._ended_early(Verdict.TIMEOUT, reason, now, last)
 
     def _ended_early(self, verdict: Verdict, reason: str, now: float, output: str) -> list[Record]:
