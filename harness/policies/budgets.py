@@ -16,7 +16,7 @@ from harness.policies.saying import accepts, differs, standing_in
 from harness.state import register_state, unregister_state
 
 #: SMs of the device, reserve, outer budget (None: nobody set one), what a launch may take.
-TARGETS = (
+_TARGETS = (
     (148, 2, None, 146),
     (148, 0, None, 148),
     (148, 2, 131, 130),
@@ -58,7 +58,7 @@ def _entered(reserve: Any, device: Any = None) -> int:
 
 def a_budget_is_the_smaller_one_rounded_down_to_even() -> Iterator[str]:
     """Reserves are taken from the whole, and at least a pair is left."""
-    for physical, reserve, outer, target in TARGETS:
+    for physical, reserve, outer, target in _TARGETS:
         with physical_from(Described(physical)):
             sm_budget.set_num_sms(outer)
             with sm_budget.sm_budget(reserve) as sms:

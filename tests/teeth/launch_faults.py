@@ -1,23 +1,13 @@
 """Faults planted in device facts and residency: what programs get wrong about launches, one change of source each."""
 
-from dataclasses import dataclass
+from tests.teeth.planted import Planted
 
 
-@dataclass(frozen=True)
-class LaunchFault:
+class LaunchFault(Planted):
     """In ``harness/FILE``, ``old``, which stands there once, becomes ``new``; ``check`` must fail.
 
     ``check`` names one of ``tests.unit``'s ``launch_checks``, ``context_checks`` or ``detect_checks``.
     """
-
-    name: str
-    file: str
-    old: str
-    new: str
-    check: str
-
-    def __str__(self) -> str:
-        return self.name.replace(" ", "_")
 
 
 def _residency(name: str, old: str, new: str, check: str) -> LaunchFault:
