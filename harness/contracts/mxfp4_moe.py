@@ -15,7 +15,7 @@ from harness.contract import Contract, Inputs, Rejection
 from harness.contracts import _replays, _work
 from harness.contracts._budgets import RoundedIntermediates
 from harness.contracts._illegal import Illegal, apart, on_another_device, shorter, value, zeros
-from harness.contracts._mx_values import one_sign_
+from harness.contracts._mx_values import nan_at_, one_sign_
 from harness.contracts._routing_features import routing_features
 from harness.poison import Poison
 from harness.registry import register
@@ -207,10 +207,7 @@ def _put_nan(case: Case, built: dict[str, torch.Tensor]) -> None:
     if case.nan_in == "w13_scale":
         row, group = divmod(place, case.hidden_size // GROUP)
         one_sign_(built["w13_packed"][expert, row], built["hidden_states"][token], group)
-    if target.element_size() == 1:
-        target.view(torch.uint8).view(-1)[place] = 0xFF
-    else:
-        target.view(-1)[place] = torch.nan
+    nan_at_(target, place)
 
 
 def features(case: Case) -> frozenset[str]:

@@ -136,3 +136,8 @@ class Canaries:
             return None
         blocks = ", ".join(f"{count} bytes of a block of {size}" for count, size in hit[:3])
         return f"writes memory that was free when it was replayed and is somebody else's now: {blocks}"
+
+
+def spoil(device: torch.device) -> None:
+    """Fill all free memory of ``device`` and give it back: what was let go of holds nothing that could be used."""
+    Canaries(device)

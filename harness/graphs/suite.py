@@ -20,7 +20,7 @@ from harness.compare import first_bit_error
 from harness.contract import Contract, Implementation, Inputs
 from harness.graphs.capture import Captured, CaptureFault, capture
 from harness.graphs.cases import graph_cases, other_size, put, replays
-from harness.graphs.memory import Canaries, tracing
+from harness.graphs.memory import Canaries, spoil, tracing
 from harness.hardware.emulation import CannotEmulate
 from harness.known import Ledger
 from harness.outcome import Violation, described
@@ -104,7 +104,7 @@ class _Check:
             for _ in range(2):
                 self._launch(**given)
             put(given, again.junk)
-            Canaries(self._device)
+            spoil(self._device)
             self._replay("graph:inputs", first, outputs, wanted, f" with {again.label}, put there in place")
         if wrong := canaries.changed():
             self._add("graph:memory", f"a replay {wrong}")

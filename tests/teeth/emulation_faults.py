@@ -1,20 +1,10 @@
 """Faults planted in the virtual GPU's bookkeeping and in sanitize: one change each, and the test that must fail."""
 
-from dataclasses import dataclass
+from tests.teeth.planted import Planted
 
 
-@dataclass(frozen=True)
-class EmulationFault:
-    """In ``harness.MODULE``, ``old``, which stands there once, becomes ``new``; ``check`` of ``CHECKS`` must fail."""
-
-    name: str
-    module: str
-    old: str
-    new: str
-    check: str
-
-    def __str__(self) -> str:
-        return self.name.replace(" ", "_")
+class EmulationFault(Planted):
+    """In ``harness.FILE``, ``old``, which stands there once, becomes ``new``; ``check`` of ``CHECKS`` must fail."""
 
 
 FAULTS = (

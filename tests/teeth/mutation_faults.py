@@ -1,20 +1,10 @@
 """Faults planted in the mutation engine: one change of source each."""
 
-from dataclasses import dataclass
+from tests.teeth.planted import Planted
 
 
-@dataclass(frozen=True)
-class EngineFault:
+class EngineFault(Planted):
     """In ``harness/mutation/FILE``, ``old``, which stands there once, becomes ``new``; ``check`` must kill it."""
-
-    name: str
-    file: str
-    old: str
-    new: str
-    check: str
-
-    def __str__(self) -> str:
-        return self.name.replace(" ", "_")
 
 
 FAULTS = (

@@ -1,23 +1,13 @@
 """Faults planted in constraints, the ledger and the injector: one change of source each."""
 
-from dataclasses import dataclass
+from tests.teeth.planted import Planted
 
 
-@dataclass(frozen=True)
-class StateFault:
+class StateFault(Planted):
     """In ``harness/FILE``, ``old``, which stands there once, becomes ``new``; ``check`` must fail.
 
     ``check`` names one of ``tests.teeth.budget_checks`` or ``state_checks``.
     """
-
-    name: str
-    file: str
-    old: str
-    new: str
-    check: str
-
-    def __str__(self) -> str:
-        return self.name.replace(" ", "_")
 
 
 def _constraints(name: str, old: str, new: str, check: str) -> StateFault:

@@ -88,7 +88,7 @@ def test_the_code_without_a_fault_passes(check):
 
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
 def test_the_named_test_kills(fault):
-    with swapped(f"harness.{fault.module}", fault.old, fault.new), pytest.raises((Exception, pytest.fail.Exception)):
+    with swapped(f"harness.{fault.file}", fault.old, fault.new), pytest.raises((Exception, pytest.fail.Exception)):
         run(fault.check)
 
 
@@ -97,4 +97,4 @@ def test_every_check_kills_some_fault():
 
 
 def test_no_two_planted_faults_are_the_same():
-    assert len({(fault.module, fault.old, fault.new) for fault in FAULTS}) == len(FAULTS)
+    assert len({(fault.file, fault.old, fault.new) for fault in FAULTS}) == len(FAULTS)

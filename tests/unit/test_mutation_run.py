@@ -20,7 +20,7 @@ from harness.run import check_case
 
 ROOT = Path(__file__).parents[2]
 MODULE = "tests.unit.mutation_victim"
-SETTINGS = pool.Settings(modules=(MODULE,), folder=ROOT, examples=1, silence=10.0, warm=0)
+SETTINGS = pool.Settings(modules=(MODULE,), folder=ROOT, examples=1, silence=5.0, warm=0)
 
 #: Name -> (is it in device code, text, what it becomes).
 MUTANTS = {

@@ -10,6 +10,7 @@ import triton.language as tl
 from harness import poison
 from harness.vgpu import VirtualGPU, execution
 from harness.vgpu.journal import Journal
+from tests.benchmarks.memory import transposed
 
 TILE = 64
 
@@ -20,16 +21,6 @@ def rows_kernel(x_ptr, out_ptr, count_ptr, n, BLOCK: tl.constexpr):
         offs = block * BLOCK + tl.arange(0, BLOCK)
         tl.store(out_ptr + offs, 2 * tl.load(x_ptr + offs, mask=offs < n), mask=offs < n)
         tl.atomic_add(count_ptr, 1)
-
-
-@triton.jit
-def tiles_kernel(x_ptr, out_ptr, rows, cols, TILE: tl.constexpr):
-    across = cols // TILE
-    for tile in range(tl.program_id(0), rows // TILE * across, tl.num_programs(0)):
-        row = (tile // across) * TILE + tl.arange(0, TILE)
-        col = (tile % across) * TILE + tl.arange(0, TILE)
-        block = tl.load(x_ptr + row[:, None] * cols + col[None, :])
-        tl.store(out_ptr + col[:, None] * rows + row[None, :], tl.trans(block))
 
 
 @contextmanager
@@ -100,7 +91,7 @@ def test_a_journal_of_tiles_holds_no_more_than_places_of_elements(peak):
     x = torch.randn(256, 512)
     with VirtualGPU(fill=poison.NAN) as gpu:
         out = torch.empty(512, 256)
-        tiles_kernel[(4,)](x, out, 256, 512, TILE=TILE)
+        transposed[(4,)](x, out, 256, 512, TILE=TILE)
         assert gpu.unwritten(out) is None
     assert torch.equal(out, x.t())
     assert peak[0] <= 8 * out.numel() + 1024
