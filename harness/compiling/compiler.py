@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from harness.compiling import amdgcn, instructions, ptxas
+from harness.compiling import amdgcn, instructions, ptxas, wgmma_hazard
 from harness.compiling.acceptance import reason_of
 from harness.compiling.figures import Figures
 from harness.compiling.recording import Specialisation, gpu_target, quiet
@@ -113,8 +113,17 @@ def _nvidia(compiled: Any, log: str) -> Figures:
     return Figures(
         **_assembled(log),
         tensor_memory_columns=getattr(compiled.metadata, "tmem_size", None) or 0,
+        **_hazard(compiled.asm),
         **_common(compiled, "ptx"),
     )
+
+
+def _hazard(asm: Any) -> dict[str, Any]:
+    """The fields of `Figures` about a wgmma's registers; few kernels have any, and only those are disassembled."""
+    if not wgmma_hazard.reads_registers(asm["ptx"]):
+        return {}
+    found = wgmma_hazard.overwritten(wgmma_hazard.disassembled(asm["cubin"]))
+    return {} if found is None else {"overwritten": found.registers, "outstanding": found.outstanding}
 
 
 def _amd(compiled: Any) -> Figures:

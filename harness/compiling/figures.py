@@ -19,7 +19,8 @@ class Figures:
     ``registers``, ``stack`` and the spills (bytes) are per thread; on AMD registers are VGPRs, and a spilled SGPR is
     in ``sgpr_spills`` only: it goes into a VGPR, not to memory.  ``shared`` is dynamic, ``shared_static`` comes on
     top.  ``instructions`` counts those of note, ``matrix`` the matrix instructions by opcode.  ``asked`` are the
-    tensor-descriptor operations of the source, ``lowered`` those that no TMA instruction does.
+    tensor-descriptor operations of the source, ``lowered`` those that no TMA instruction does.  ``overwritten`` counts
+    the registers that are written while a wgmma may read them, ``outstanding`` the groups not waited for then.
     """
 
     registers: int
@@ -38,6 +39,8 @@ class Figures:
     matrix: Mapping[str, int] = field(default_factory=dict)
     asked: tuple[str, ...] = ()
     lowered: tuple[str, ...] = ()
+    overwritten: int = 0
+    outstanding: int = 0
 
     @property
     def spilled(self) -> int:

@@ -12,12 +12,12 @@ from harness.device.targets import Target
 from harness.launch.residency import Residency, resident_blocks
 
 Verdict = Literal[
-    "FITS", "SPILLS", "EXCEEDS", "LOWERED", "REFUSED", "EXPECTED_REFUSED", "STALE", "TIMEOUT", "CRASH"
+    "FITS", "SPILLS", "EXCEEDS", "RACES", "LOWERED", "REFUSED", "EXPECTED_REFUSED", "STALE", "TIMEOUT", "CRASH"
 ]  # fmt: skip
 
 #: From the worst to the best: a cell that stands for several results shows its first.
 ORDER: tuple[Verdict, ...] = (
-    "CRASH", "TIMEOUT", "REFUSED", "STALE", "EXCEEDS", "SPILLS", "LOWERED", "EXPECTED_REFUSED", "FITS"
+    "CRASH", "TIMEOUT", "REFUSED", "STALE", "RACES", "EXCEEDS", "SPILLS", "LOWERED", "EXPECTED_REFUSED", "FITS"
 )  # fmt: skip
 
 
@@ -75,6 +75,13 @@ def _undeclared(result: Result, target: Target, deadline: float) -> Judgement:
     excess = _excess(figures, target, residency)
     if excess:
         return Judgement(verdict="EXCEEDS", failing=True, message=excess, residency=residency)
+    if figures.overwritten:
+        message = (
+            f"{figures.overwritten} registers are written while a wgmma may read its left operand from them, with "
+            f"{figures.outstanding} groups outstanding (triton-lang/triton issue 9433, ptxas before CUDA 13.3); "
+            "0 allowed: wait for all groups before the next left operand is made"
+        )
+        return Judgement(verdict="RACES", failing=True, message=message, residency=residency)
     if figures.spilled:
         message = (
             f"spills {figures.spill_stores} bytes stored, {figures.spill_loads} loaded a thread, "

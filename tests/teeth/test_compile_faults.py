@@ -11,12 +11,13 @@ import pytest
 
 from tests.teeth.compile_faults import FAULTS as COMPILE_FAULTS
 from tests.teeth.sharing_faults import FAULTS as SHARING_FAULTS
+from tests.teeth.wgmma_faults import FAULTS as WGMMA_FAULTS
 from tests.unit.compile_checks import CHECKS
 from tests.unit.test_compile_checks import MODULES
 
 COMPILING = Path(__file__).parents[2] / "harness" / "compiling"
 COPY = "planted_compiling"
-FAULTS = (*COMPILE_FAULTS, *SHARING_FAULTS)
+FAULTS = (*COMPILE_FAULTS, *SHARING_FAULTS, *WGMMA_FAULTS)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from harness.tolerance import Exact
 from tests.unit import compile_kernels
 from tests.unit.compile_launch_checks import LAUNCH_CHECKS
 from tests.unit.sharing_checks import SHARING_CHECKS
+from tests.unit.wgmma_checks import WGMMA_CHECKS
 
 SPILLING = """\
 ptxas info    : 0 bytes gmem
@@ -373,4 +374,5 @@ CHECKS = (
     }
     | SHARING_CHECKS
     | LAUNCH_CHECKS
+    | WGMMA_CHECKS
 )

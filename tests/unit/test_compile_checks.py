@@ -9,7 +9,7 @@ from tests.unit.compile_checks import CHECKS
 
 MODULES = (
     "amdgcn", "baseline", "cache", "compiler", "early", "figures", "grids", "instructions", "lane", "messages",
-    "naming", "plan", "ptxas", "recording", "sharing", "sources", "verdicts", "workers",
+    "naming", "plan", "ptxas", "recording", "sharing", "sources", "verdicts", "wgmma_hazard", "workers",
 )  # fmt: skip
 
 
