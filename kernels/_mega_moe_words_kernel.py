@@ -4,60 +4,10 @@ import triton
 import triton.language as tl
 
 from harness.launch.grid_barrier import grid_barrier, grid_leave
+from kernels._mega_moe_one_loop import one_loop
 from kernels._mxfp4_moe_kernels import combine_tile
-from kernels._mxfp4_slot_tiles import slot_gate_up_tile, token_tile
 from kernels._mxfp4_tiles import down_tile, gate_up_tile, reorder_tile, sort_slots, sorted_tile
 from kernels._mxfp4_turns import clear_turns, take_turns
-
-
-# Batch sizes vary from call to call: one kernel serves them all.
-@triton.jit(do_not_specialize=["num_slots", "num_tokens"])
-def mega_moe_slots_kernel(
-    ids_ptr, weights_ptr, num_slots, num_tokens, num_experts,
-    hidden_ptr, hidden_stride,
-    w13_ptr, w13_expert_stride, w13_row_stride,
-    w13_scale_ptr, w13_scale_expert_stride, w13_scale_row_stride,
-    act_ptr, clamp_limit,
-    w2_ptr, w2_expert_stride, w2_row_stride,
-    w2_scale_ptr, w2_scale_expert_stride, w2_scale_row_stride,
-    out_ptr, scaling,
-    words_ptr, max_polls,
-    TOPK: tl.constexpr, CHOICES: tl.constexpr, K: tl.constexpr, INTER: tl.constexpr, HAS_CLAMP: tl.constexpr,
-    PTX: tl.constexpr,
-    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    DOWN_BLOCK_N: tl.constexpr, DOWN_BLOCK_K: tl.constexpr, SPLIT: tl.constexpr,
-    BLOCK_T: tl.constexpr, QUADS: tl.constexpr, ACT_QUADS: tl.constexpr, PAIRS: tl.constexpr, DENSE: tl.constexpr,
-):  # fmt: skip
-    """A slot a tile of gate and up, a token one of down with the sum over its slots; nothing to prepare or combine.
-
-    Grid: any one-dimensional one whose blocks are all resident, as for ``mega_moe_words_kernel``.
-    """
-    block, blocks = tl.program_id(0), tl.num_programs(0)
-    DOWN_ROW_BLOCKS: tl.constexpr = K // DOWN_BLOCK_N
-    for tile in range(block, num_slots * (INTER // BLOCK_N), blocks):
-        slot_gate_up_tile(
-            tile, ids_ptr, num_experts,
-            hidden_ptr, hidden_stride,
-            w13_ptr, w13_expert_stride, w13_row_stride,
-            w13_scale_ptr, w13_scale_expert_stride, w13_scale_row_stride,
-            act_ptr, clamp_limit,
-            TOPK, K, INTER, HAS_CLAMP, PTX, BLOCK_N, BLOCK_T, BLOCK_K, QUADS, ACT_QUADS, PAIRS, DENSE,
-        )  # fmt: skip
-
-    passed = grid_barrier(words_ptr, 1, max_polls)
-    if passed:
-        for tile in range(block, num_tokens * DOWN_ROW_BLOCKS, blocks):
-            token_tile(
-                tile // DOWN_ROW_BLOCKS, tile % DOWN_ROW_BLOCKS,
-                ids_ptr, weights_ptr, num_experts, scaling,
-                act_ptr,
-                w2_ptr, w2_expert_stride, w2_row_stride,
-                w2_scale_ptr, w2_scale_expert_stride, w2_scale_row_stride,
-                out_ptr,
-                TOPK, CHOICES, K, INTER, PTX, DOWN_BLOCK_N, SPLIT, BLOCK_T, DOWN_BLOCK_K, ACT_QUADS, PAIRS,
-            )  # fmt: skip
-
-    grid_leave(words_ptr)
 
 
 # Batch sizes vary from call to call: one kernel serves them all.
@@ -88,10 +38,15 @@ def mega_moe_words_kernel(
     block, blocks = tl.program_id(0), tl.num_programs(0)
     ROW_BLOCKS: tl.constexpr = INTER // BLOCK_N
     DOWN_ROW_BLOCKS: tl.constexpr = K // DOWN_BLOCK_N
+    ONE_LOOP: tl.constexpr = (
+        DENSE and DOWN_BLOCK_N == 2 * BLOCK_N and DOWN_BLOCK_K == BLOCK_K and ACT_QUADS == QUADS and turns_ptr is None
+    )
+    # Where tiles are small, there are more blocks than experts.
+    TOGETHER: tl.constexpr = 2 if turns_ptr is None else 1
     if block < num_experts:
         sort_slots(
             block, blocks, ids_ptr, num_slots, num_experts, order_ptr, tiles_ptr, used_ptr, 0,
-            EXPERTS, CHUNK, BLOCK_T, BLOCK_T, 1 << 30,
+            EXPERTS, CHUNK, BLOCK_T, BLOCK_T, 1 << 30, TOGETHER,
         )  # fmt: skip
     for tile in range(block, tl.cdiv(num_tokens, PREPARE_TOKENS) * (K // PREPARE_BLOCK), blocks):
         reorder_tile(
@@ -119,25 +74,36 @@ def mega_moe_words_kernel(
                 BLOCK_T, QUADS, ACT_QUADS, PAIRS, DENSE,
             )  # fmt: skip
         passed = grid_barrier(words_ptr, 2, max_polls)
+    elif ONE_LOOP:
+        passed = one_loop(
+            passed, tl.load(used_ptr), order_ptr, tiles_ptr,
+            stored_ptr,
+            w13_ptr, w13_expert_stride, w13_scale_ptr, w13_scale_expert_stride,
+            act_ptr, clamp_limit,
+            w2_ptr, w2_expert_stride, w2_scale_ptr, w2_scale_expert_stride,
+            partial_ptr,
+            words_ptr, max_polls,
+            TOPK, K, INTER, HAS_CLAMP, PTX, BLOCK_N, BLOCK_T, BLOCK_K, QUADS, PAIRS,
+        )  # fmt: skip
+        passed = grid_barrier(words_ptr, 3, max_polls)
     else:
         if passed:
             for tile in range(block, tl.load(used_ptr) * ROW_BLOCKS, blocks):
-                expert, slots = sorted_tile(tile // ROW_BLOCKS, order_ptr, tiles_ptr, BLOCK_T)
+                expert, slots, live = sorted_tile(tile // ROW_BLOCKS, order_ptr, tiles_ptr, BLOCK_T, True)
                 gate_up_tile(
-                    expert, slots, tile % ROW_BLOCKS,
+                    expert, slots, live, tile % ROW_BLOCKS,
                     stored_ptr, K,
                     w13_ptr, w13_expert_stride, w13_row_stride,
                     w13_scale_ptr, w13_scale_expert_stride, w13_scale_row_stride,
                     act_ptr, clamp_limit,
                     TOPK, K, INTER, HAS_CLAMP, PTX, BLOCK_N, BLOCK_T, BLOCK_K, QUADS, ACT_QUADS, PAIRS, DENSE, False,
                 )  # fmt: skip
-
         passed = grid_barrier(words_ptr, 2, max_polls)
         if passed:
             for tile in range(block, tl.load(used_ptr) * DOWN_ROW_BLOCKS, blocks):
-                expert, slots = sorted_tile(tile // DOWN_ROW_BLOCKS, order_ptr, tiles_ptr, BLOCK_T)
+                expert, slots, live = sorted_tile(tile // DOWN_ROW_BLOCKS, order_ptr, tiles_ptr, BLOCK_T, True)
                 down_tile(
-                    expert, slots, tile % DOWN_ROW_BLOCKS,
+                    expert, slots, live, tile % DOWN_ROW_BLOCKS,
                     act_ptr,
                     w2_ptr, w2_expert_stride, w2_row_stride,
                     w2_scale_ptr, w2_scale_expert_stride, w2_scale_row_stride,

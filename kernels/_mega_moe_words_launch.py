@@ -12,7 +12,8 @@ from harness.device.targets import Target
 from harness.launch import Resources, barrier_safe_grid
 from harness.launch.current import current_target
 from harness.launch.grid_barrier import MAX_POLLS, barrier_launch
-from kernels._mega_moe_words_kernel import mega_moe_slots_kernel, mega_moe_words_kernel
+from kernels._mega_moe_slots_kernel import mega_moe_slots_kernel
+from kernels._mega_moe_words_kernel import mega_moe_words_kernel
 from kernels._mxfp4_words_launch import (
     COMBINE_BLOCK,
     PREPARE_BLOCK,

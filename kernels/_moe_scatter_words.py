@@ -11,6 +11,7 @@ import triton.language as tl
 from kernels._fp4 import GROUP
 from kernels._moe_scatter_kernels import e4m3_to_bfloat16, slot_tile
 from kernels._mxfp4_words import on_nvidia, to_stored_order, weights_of
+from kernels._wgmma import registers_free
 
 _GROUP = tl.constexpr(GROUP)
 #: Groups of 32 whose columns are stored together, at most: a thread of a matrix instruction owns 16 bytes of E2M1
@@ -191,6 +192,7 @@ def moe_scatter_words_kernel(
 
     acc = tl.zeros((BLOCK_N, BLOCK_M), tl.float32)
     for k in range(0, tl.where(real, K, 0), BLOCK_K):
+        registers_free(True)
         column = k + tl.arange(0, BLOCK_K)
         x = tl.load(x_ptrs + column[None, :], mask=live[:, None] & (column < K)[None, :], other=0.0)
         word = k // CODES + tl.arange(0, BLOCK_K // CODES)

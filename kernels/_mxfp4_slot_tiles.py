@@ -34,7 +34,7 @@ def slot_gate_up_tile(
     expert = tl.load(ids_ptr + slot).to(tl.int64)
     if (expert >= 0) & (expert < num_experts):
         gate_up_tile(
-            expert, tl.where(tl.arange(0, BLOCK_T) == 0, slot, -1), number % ROW_BLOCKS,
+            expert, tl.full((BLOCK_T,), slot, tl.int32), tl.arange(0, BLOCK_T) == 0, number % ROW_BLOCKS,
             hidden_ptr + (slot // TOPK).to(tl.int64) * hidden_stride, 0,
             w13_ptr, w13_expert_stride, w13_row_stride,
             scale_ptr, scale_expert_stride, scale_row_stride,

@@ -3,7 +3,10 @@
 import triton
 import triton.language as tl
 
-from kernels._mxfp4_tiles import down_tile, gate_up_tile, sorted_tile
+from kernels._mxfp4_tiles import FULL, down_tile, gate_up_tile, sorted_tile
+
+# Where all columns are loaded.
+_FULL = tl.constexpr(FULL)
 
 
 @triton.jit
@@ -42,9 +45,9 @@ def take_turns(
     # Two loops, although one would do: registers that the second needs throughout are free in the first.
     while turn < first_down:
         number = turn // ROW_BLOCKS
-        expert, slots = sorted_tile(number, order_ptr, tiles_ptr, BLOCK_T)
+        expert, slots, live = sorted_tile(number, order_ptr, tiles_ptr, BLOCK_T, BLOCK_T >= _FULL)
         gate_up_tile(
-            expert, slots, turn % ROW_BLOCKS,
+            expert, slots, live, turn % ROW_BLOCKS,
             stored_ptr, K,
             w13_ptr, w13_expert_stride, w13_row_stride,
             w13_scale_ptr, w13_scale_expert_stride, w13_scale_row_stride,
@@ -58,12 +61,12 @@ def take_turns(
     while turn < stop:
         tile = turn - first_down
         number = tile // DOWN_ROW_BLOCKS
-        expert, slots = sorted_tile(number, order_ptr, tiles_ptr, BLOCK_T)
+        expert, slots, live = sorted_tile(number, order_ptr, tiles_ptr, BLOCK_T, BLOCK_T >= _FULL)
         done = tl.atomic_add(turns_ptr + 1 + number, 0, sem="acquire", scope="gpu")
         while done < ROW_BLOCKS:
             done = tl.atomic_add(turns_ptr + 1 + number, 0, sem="acquire", scope="gpu")
         down_tile(
-            expert, slots, tile % DOWN_ROW_BLOCKS,
+            expert, slots, live, tile % DOWN_ROW_BLOCKS,
             act_ptr,
             w2_ptr, w2_expert_stride, w2_row_stride,
             w2_scale_ptr, w2_scale_expert_stride, w2_scale_row_stride,

@@ -30,7 +30,7 @@ def words_prepare_kernel(
     if number < num_experts:
         sort_slots(
             number, num_experts, ids_ptr, num_slots, num_experts, order_ptr, tiles_ptr, used_ptr, large_first,
-            EXPERTS, CHUNK, SMALL, LARGE, MOST_SMALL,
+            EXPERTS, CHUNK, SMALL, LARGE, MOST_SMALL, 1,
         )  # fmt: skip
     else:
         reorder_tile(
@@ -59,9 +59,9 @@ def words_gate_up_kernel(
     number = tl.program_id(0)
     wait_for_previous(OVERLAP)
     for each in range(number, tl.load(used_ptr) * ROW_BLOCKS, tl.num_programs(0)):
-        expert, slots = sorted_tile(first_tile + each // ROW_BLOCKS, order_ptr, tiles_ptr, BLOCK_T)
+        expert, slots, live = sorted_tile(first_tile + each // ROW_BLOCKS, order_ptr, tiles_ptr, BLOCK_T, True)
         gate_up_tile(
-            expert, slots, each % ROW_BLOCKS,
+            expert, slots, live, each % ROW_BLOCKS,
             hidden_ptr, hidden_stride,
             w13_ptr, w13_expert_stride, w13_row_stride,
             scale_ptr, scale_expert_stride, scale_row_stride,
@@ -87,9 +87,9 @@ def words_down_kernel(
     number = tl.program_id(0)
     wait_for_previous(OVERLAP)
     for each in range(number, tl.load(used_ptr) * ROW_BLOCKS, tl.num_programs(0)):
-        expert, slots = sorted_tile(first_tile + each // ROW_BLOCKS, order_ptr, tiles_ptr, BLOCK_T)
+        expert, slots, live = sorted_tile(first_tile + each // ROW_BLOCKS, order_ptr, tiles_ptr, BLOCK_T, True)
         down_tile(
-            expert, slots, each % ROW_BLOCKS,
+            expert, slots, live, each % ROW_BLOCKS,
             act_ptr,
             w2_ptr, w2_expert_stride, w2_row_stride,
             scale_ptr, scale_expert_stride, scale_row_stride,

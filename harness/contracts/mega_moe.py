@@ -115,6 +115,8 @@ PINNED = (
     ),
     Case(routing=_routed(129, (0, 1), (2, -1)), hidden_size=32, intermediate_size=32, max_blocks=2),
     Case(routing=_routed(129, (0,), *((-1,),) * 7), hidden_size=32, intermediate_size=32),
+    # both multiplies take the same blocks, of different rows
+    Case(routing=_routed(129, (0, 1), (2, -1)), hidden_size=256, intermediate_size=128, max_blocks=2),
     Case(routing=_routed(3, (0,), (-1,), (-1,), num_experts=1), hidden_size=2560, intermediate_size=32, max_blocks=2),
     Case(
         routing=_routed(3, (-1, 1), (0, 1)),

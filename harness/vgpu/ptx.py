@@ -23,6 +23,8 @@ from harness.vgpu.values import LEAD, Data, Value
 #: Bits of a register by the letter of its constraint, and by its type.
 _LETTERS = {"h": 16, "r": 32, "f": 32}
 _TYPES = {"b16": 16, "u16": 16, "b32": 32, "u32": 32, "f32": 32}
+#: What waits for instructions that the hardware runs on beside others; here each has ended when the next one begins.
+_WAITS = ("wgmma.wait_group.sync.aligned",)
 _UNSIGNED: Mapping[int, np.dtype[Any]] = {8: np.dtype(np.uint8), 16: np.dtype(np.uint16), 32: np.dtype(np.uint32)}
 
 
@@ -127,6 +129,8 @@ def _execute(assembly: str, registers: dict[str, Data], widths: Mapping[str, int
             if kind.removeprefix(".") not in _TYPES:
                 raise UnknownPTX(statement)
             known.update((name.strip(), _TYPES[kind.removeprefix(".")]) for name in names.split(","))
+            continue
+        if statement.split()[0] in _WAITS:
             continue
         instruction = _parsed(statement)
         if any(name not in known for name in instruction.target):

@@ -109,6 +109,10 @@ def test_bits_are_picked_shifted_and_joined():
     assert _ran("mul.lo.u32 $0, $1, 0x10001;", _words(x))[0].view(np.uint32)[0] == x * 0x10001 % 2**32
 
 
+def test_there_is_nothing_to_wait_for():
+    assert _ran("wgmma.wait_group.sync.aligned 0; mov.b32 $0, 7;")[0] == 7
+
+
 @pytest.mark.parametrize(
     ("assembly", "types", "constraints", "said"),
     [
