@@ -113,8 +113,8 @@ FAULTS = (
          "memory"),
     _moe("routed scaling skipped", BYTES, "(total * scaling)", "(total)", "oracle:out"),
     _moe(
-        "token map transposed", TILES, "row_starts(slots // TOPK, hidden",
-        "row_starts(slots % TOPK, hidden", "oracle:out", "grouped",
+        "token map transposed", TILES, "row_starts(_row_of(slots, BLOCK_T) // TOPK, hidden",
+        "row_starts(_row_of(slots, BLOCK_T) % TOPK, hidden", "oracle:out", "grouped",
     ),
     _moe("last slot of a tile dropped", TILES, "row < stop\n", "row < stop - 1\n", "unwritten", "grouped"),
     _moe("columns behind a tile's last slot are of whoever follows", TILES, "tl.minimum(row, stop - 1)", "row",
