@@ -2,7 +2,8 @@
 
 Where a processor has AVX-512, numpy takes other code for ``exp2``, ``log2``, ``log`` and more, whose results differ by
 an ulp from those of other processors, and by where an element stands in its array.  Which loops to leave out numpy
-reads from ``NPY_DISABLE_CPU_FEATURES`` when it is imported (NumPy manual, "CPU/SIMD optimizations"; names changed in 2.4).
+reads from ``NPY_DISABLE_CPU_FEATURES`` when it is imported (NumPy manual, "CPU/SIMD optimizations"; the names
+changed in 2.4).
 """
 
 from __future__ import annotations
