@@ -6,8 +6,6 @@ Importing this package loads neither torch nor Triton nor Hypothesis: pytest imp
 
 from typing import TYPE_CHECKING, Any
 
-from harness._numpy_loops import leave_out_avx512
-
 if TYPE_CHECKING:
     from harness.contract import (
         Capturable,
@@ -23,9 +21,6 @@ if TYPE_CHECKING:
     from harness.poison import Poison
     from harness.registry import implements, register
     from harness.tolerance import Budget, Exact
-
-# Before anything imports numpy.
-leave_out_avx512()
 
 _HOMES = {
     "Budget": "tolerance",

@@ -111,8 +111,10 @@ def pytest_configure(config: pytest.Config) -> None:
         f"{_MARKER}(capturable=BOOL): runs on every registered contract and implementation, or those with CUDA graphs",
     )
     if _in_use(config):
+        from harness._numpy_loops import leave_out_avx512
         from harness.device.markers import MARKERS
 
+        leave_out_avx512()
         for name, description in MARKERS.items():
             config.addinivalue_line("markers", f"{name}: {description}")
         config.addinivalue_line("markers", f"{_ISOLATED}: runs in a worker process that a fault or a hang may cost")

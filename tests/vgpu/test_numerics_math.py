@@ -81,7 +81,12 @@ def test_a_result_does_not_depend_on_the_place_of_its_element(function):
 
 def test_every_processor_takes_the_same_loops_of_numpy():
     """Where AVX-512 was taken, 2^127 was an ulp too large, and a result depended on its place."""
-    code = "import harness, numpy; print(float(numpy.exp2(numpy.full(40, 127, numpy.float32)).max()) == 2.0**127)"
+    code = """
+from harness._numpy_loops import leave_out_avx512
+leave_out_avx512()
+import numpy
+print(float(numpy.exp2(numpy.full(40, 127, numpy.float32)).max()) == 2.0**127)
+"""
     environment = {name: value for name, value in os.environ.items() if name != "NPY_DISABLE_CPU_FEATURES"}
     ran = subprocess.run([sys.executable, "-W", "error", "-c", code], env=environment, capture_output=True, text=True)
     assert (ran.stdout.strip(), ran.stderr) == ("True", "")
